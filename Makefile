@@ -1,0 +1,76 @@
+# Needs Python 3.11 or newer, make, and a package index that pip can reach.
+#   make PYTHON=python3.13 test      another interpreter (for a new .venv)
+#   make test JOBS=4 ARGS='-k lease' more test processes, or fewer tests
+
+PYTHON ?= python3
+JOBS   ?= 2
+ARGS   ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+CORE := $(VENV)/.installed-core
+DEV  := $(VENV)/.installed-dev
+# -qq: errors only. The line that says what is being installed is ours.
+PIP  := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+# What mypy reads, of what is there.
+TYPED := $(wildcard src tests bench docs/*.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench faults docs clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(CORE) ## see it work, in under a minute, without any server
+	@$(BIN)/dibs demo
+
+test: lint ## every check and every test
+	@echo "pytest"
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: $(DEV) ## ruff, mypy and the import direction
+	@echo "ruff check"
+	@$(BIN)/ruff check --quiet .
+	@echo "ruff format --check"
+	@$(BIN)/ruff format --check --quiet . || \
+	  { echo "not formatted as ruff would: run $(BIN)/ruff format ." >&2; exit 1; }
+	@echo "mypy --strict $(TYPED)"
+	@$(BIN)/mypy --no-error-summary $(TYPED)
+	@echo "lint-imports"
+	@out=$$($(BIN)/lint-imports 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
+
+bench: $(DEV) ## measure the stores against each other and their rivals
+	@$(BIN)/python bench/stores.py $(ARGS)
+
+faults: $(DEV) ## the crash and race tests at full size; takes minutes
+	@DIBS_FAULTS=full $(BIN)/python -m pytest -n $(JOBS) -k "faults or race" \
+	  $(wildcard tests/faults tests/contract) $(ARGS)
+
+docs: $(DEV) ## build the documentation
+	@$(BIN)/python docs/build.py $(ARGS)
+
+clean: ## remove .venv, caches and everything built
+	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache \
+	  .import_linter_cache .hypothesis
+	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here; try make PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "dibs needs Python 3.11 or newer; $(PYTHON) is" \
+	    "$$($(PYTHON) -V 2>&1). Try make PYTHON=python3.13" >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# pyproject.toml is newer than the stamp: install again. | : the age of python itself is no reason.
+$(CORE): pyproject.toml | $(BIN)/python
+	@echo "installing dibs into $(VENV)"
+	@$(PIP) install -e .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "installing dibs and what its tests need into $(VENV)"
+	@$(PIP) install -e '.[dev]'
+	@touch $(CORE) $@

@@ -1,0 +1,255 @@
+"""The values that cross the store's line: what goes in, what comes out. All frozen, none knows a store."""
+
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from dibs.ids import new_id
+from dibs.outcome import Outcome
+
+
+class State(StrEnum):
+    """Where a job stands. ``scheduled`` and ``retrying`` are labels of ``queued``, not states."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+UNFINISHED = frozenset({State.WAITING, State.QUEUED, State.RUNNING})
+NOT_STARTED = frozenset({State.WAITING, State.QUEUED})
+FINISHED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Priority(IntEnum):
+    """Names for three priorities; any number from -32768 to 32767 will do. Smaller runs first."""
+
+    HIGH = -100
+    NORMAL = 0
+    LOW = 100
+
+
+class Order(StrEnum):
+    """Which of two jobs of equal priority a queue hands out first."""
+
+    FIFO = "fifo"
+    LIFO = "lifo"
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to run a task, not yet in a store."""
+
+    task: str
+    args: Any = msgspec.field(default_factory=dict)
+    queue: str = "default"
+    priority: int = Priority.NORMAL
+    run_at: datetime | None = None
+    max_attempts: int = 5
+    key: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: UUID = msgspec.field(default_factory=new_id)
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """The job that stands for one request: a new one, or the one that was there already."""
+
+    id: UUID
+    created: bool
+
+
+class AttemptError(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt that did not end well. A job keeps its last ten."""
+
+    attempt: int
+    epoch: int
+    worker: str
+    started_at: datetime
+    ended_at: datetime
+    error: str
+    traceback: str = ""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a store knows about a job, at one instant."""
+
+    id: UUID
+    queue: str
+    task: str
+    args: Any
+    state: State
+    priority: int
+    run_at: datetime
+    created_at: datetime
+    attempts: int
+    max_attempts: int
+    epoch: int
+    worker: str | None = None
+    """Who holds it, or held it last."""
+    locked_until: datetime | None = None
+    """When the lease of a running job ends; None unless running."""
+    cancel_asked: bool = False
+    started_at: datetime | None = None
+    """When it was last claimed."""
+    finished_at: datetime | None = None
+    result: Any = None
+    errors: tuple[AttemptError, ...] = ()
+    key: str | None = None
+    flow: UUID | None = None
+    step: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The exclusive right to run a job until ``locked_until``, and what is needed to run it."""
+
+    id: UUID
+    epoch: int
+    worker: str
+    queue: str
+    task: str
+    args: Any
+    priority: int
+    run_at: datetime
+    created_at: datetime
+    attempt: int
+    max_attempts: int
+    locked_until: datetime
+    key: str | None = None
+    flow: UUID | None = None
+    step: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def settled(self, outcome: Outcome) -> "Settlement":
+        """This claim, ended like that: what ``Store.settle`` takes."""
+        return Settlement(self.id, self.epoch, self.worker, outcome)
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """How one claim ended; fenced by job, epoch and worker."""
+
+    id: UUID
+    epoch: int
+    worker: str
+    outcome: Outcome
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs: every given field must match, a job matches a field if it is one of its values.
+
+    An empty filter finds every job, but changes none: say ``everything=True`` to mean it.
+    """
+
+    ids: tuple[UUID, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] | None = None
+    states: tuple[State, ...] | None = None
+    workers: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    flows: tuple[UUID, ...] | None = None
+    created_since: datetime | None = None
+    created_before: datetime | None = None
+    finished_since: datetime | None = None
+    finished_before: datetime | None = None
+    everything: bool = False
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some of the jobs found, newest first; pass ``after`` on for those behind them."""
+
+    jobs: tuple[Job, ...]
+    after: UUID | None
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """How many jobs one chunk of a bulk verb changed; call again with ``after`` until it is None."""
+
+    count: int
+    after: UUID | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """See ``Store.cancel``."""
+
+    force: bool = False
+
+    @property
+    def states(self) -> frozenset[State]:
+        return UNFINISHED
+
+
+class Requeue(msgspec.Struct, frozen=True, tag="requeue"):
+    """See ``Store.requeue``."""
+
+    @property
+    def states(self) -> frozenset[State]:
+        return FINISHED
+
+
+class Reschedule(msgspec.Struct, frozen=True, tag="reschedule"):
+    """See ``Store.reschedule``."""
+
+    run_at: datetime
+
+    @property
+    def states(self) -> frozenset[State]:
+        return NOT_STARTED
+
+
+class Reprioritise(msgspec.Struct, frozen=True, tag="reprioritise"):
+    """See ``Store.reprioritise``."""
+
+    priority: int
+
+    @property
+    def states(self) -> frozenset[State]:
+        return NOT_STARTED
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    """See ``Store.delete``."""
+
+    force: bool = False
+
+    @property
+    def states(self) -> frozenset[State]:
+        return UNFINISHED | FINISHED if self.force else NOT_STARTED | FINISHED
+
+
+Change = Cancel | Requeue | Reschedule | Reprioritise | Delete
+"""What an operator's verb does to the jobs it applies to; ``states`` says which those are."""
+
+
+class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue: how many jobs in each state, and how long the oldest due one has been waiting."""
+
+    queue: str
+    paused: bool
+    order: Order
+    states: dict[State, int]
+    scheduled: int
+    """How many of the queued are not due yet."""
+    oldest_due: datetime | None
+    """The smallest ``run_at`` of the queued jobs that are due."""
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker, as the store knows it: by its heartbeats and by the claims it holds."""
+
+    name: str
+    seen_at: datetime | None
+    running: int
+    info: dict[str, Any]
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long finished jobs are kept, by the way they ended; None keeps them for ever."""
+
+    succeeded: timedelta | None = timedelta(days=7)
+    failed: timedelta | None = timedelta(days=30)
+    cancelled: timedelta | None = timedelta(days=7)

@@ -1,0 +1,211 @@
+"""The store contract: what every store promises, and all that the rest of dibs knows about one.
+
+Each verb is atomic: one transaction, one script or one hold of a lock. A crash in the middle of a verb leaves
+the state before it or the state after it. Values go in, values come out; the store's own clock is the only
+clock for leases and due times. ``dibs.testing.contract`` is this page as tests.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from dibs.job import (
+    Changed,
+    Claim,
+    Enqueued,
+    Filter,
+    Job,
+    NewJob,
+    Order,
+    Page,
+    QueueCounts,
+    Retention,
+    Settlement,
+    WorkerInfo,
+)
+from dibs.outcome import Pulse, Verdict
+
+CHUNK = 1_000
+"""How many jobs a bulk verb changes in one atomic step, unless told otherwise."""
+
+
+class Store(Protocol):
+    """Where jobs live. Every verb may raise ``Refused`` (nothing happened) or ``StoreUnavailable``."""
+
+    # --- coming and going -----------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Connect and check that the store can be worked with: reachable, right schema, right settings.
+
+        Creates nothing on a server unless the URL says ``migrate=auto``. Calling it again is harmless.
+        """
+
+    async def close(self) -> None:
+        """Give back every connection and thread. Claims that are held stay held until their leases end."""
+
+    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+        """Return those of ``queues`` that may have due work, as soon as one may; none after ``timeout``.
+
+        Waking early is allowed, and so is naming a queue whose work somebody else just took. A job that
+        becomes due is noticed without anybody's help within about a second.
+        """
+
+    # --- the life of a job ----------------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all of the jobs, or none if one is refused; answers come in the order of ``jobs``.
+
+        A job whose id is known, or whose key is busy (an unfinished job of its queue has it), is not stored:
+        the answer names the job that is there, with ``created=False``. So sending a call again is harmless.
+        """
+
+    async def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        tasks: Collection[str] | None = None,
+    ) -> list[Claim]:
+        """Take up to ``limit`` due jobs of the queue for ``worker``, first in the order first.
+
+        The order is priority, then ``run_at``, then id (in a lifo queue: priority, then the newest). Only jobs
+        of the given ``tasks`` are looked at, others are left alone. Each claim counts an attempt, raises the
+        epoch and holds the job until now + ``lease``. A paused queue gives nothing.
+
+        An expired running job that is passed on the way stands in its place in the order: it is claimed again,
+        or, with no attempts left, failed ("lease expired"), or, if a cancel was asked, cancelled.
+        """
+
+    async def heartbeat(
+        self,
+        worker: str,
+        claims: Sequence[Claim],
+        lease: timedelta,
+        info: Mapping[str, Any] | None = None,
+    ) -> list[Pulse]:
+        """Renew the leases to now + ``lease`` and say of each claim: held, cancel asked, or lost.
+
+        Never shortens a lease, never revives a job, and a lost claim changes nothing. Records that the worker
+        was seen, also with no claims; ``info`` (what it serves, where it runs) replaces what was known.
+        """
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Record how claims ended; each answers for itself: accepted or lost.
+
+        Accepted if the job is running with that epoch and worker and its lease is valid; or if that same claim
+        was settled the same way before and the job was not claimed, cancelled, requeued or deleted since (the
+        first answer may have got lost). Otherwise lost, and nothing changed.
+
+        A retry with no attempts left fails the job. If a cancel was asked, retry, release and snooze end it
+        cancelled. A result that cannot be stored fails the job with that reason.
+        """
+
+    async def sweep(self, limit: int = CHUNK) -> int:
+        """Do what a claim does to expired jobs where nobody claims, in every queue, up to ``limit`` of them.
+
+        One with attempts left goes back to queued, in its place; one with none is failed; one whose cancel was
+        asked is cancelled. Returns how many there were.
+        """
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        """The job as it is now, or None if there is none (any more)."""
+
+    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+        """The jobs that match, newest id first, starting behind ``after``.
+
+        Going on from page to page shows no job twice and skips none that was there all the time.
+        """
+
+    async def counts(self) -> list[QueueCounts]:
+        """Every queue that has jobs or settings, by name, with its jobs counted by state."""
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Every worker that was seen or holds a claim, by name."""
+
+    # --- an operator's verbs: each call one chunk -----------------------------------------------------------
+    #
+    # A call looks at the first ``limit`` jobs behind ``after`` that match and that the verb applies to, newest
+    # id first, changes them in one atomic step, and answers how many it changed and where to go on. With
+    # ``dry_run`` it changes nothing and counts all jobs behind ``after`` that match and that the verb applies to.
+
+    async def cancel(
+        self,
+        which: Filter,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        after: UUID | None = None,
+        limit: int = CHUNK,
+    ) -> Changed:
+        """End unfinished jobs: waiting and queued ones at once; a running one is asked.
+
+        The worker learns of it at its next heartbeat. With ``force`` a running job is cancelled at once and
+        its owner is fenced out.
+        """
+
+    async def requeue(
+        self,
+        which: Filter,
+        *,
+        dry_run: bool = False,
+        after: UUID | None = None,
+        limit: int = CHUNK,
+    ) -> Changed:
+        """Send finished jobs back to queued: due now, attempts from 0, the epoch goes on rising.
+
+        Errors are kept, the result is dropped. A job whose key is busy meanwhile stays finished, uncounted.
+        """
+
+    async def reschedule(
+        self,
+        which: Filter,
+        run_at: datetime,
+        *,
+        dry_run: bool = False,
+        after: UUID | None = None,
+        limit: int = CHUNK,
+    ) -> Changed:
+        """Set when waiting and queued jobs are due."""
+
+    async def reprioritise(
+        self,
+        which: Filter,
+        priority: int,
+        *,
+        dry_run: bool = False,
+        after: UUID | None = None,
+        limit: int = CHUNK,
+    ) -> Changed:
+        """Set the priority of waiting and queued jobs."""
+
+    async def delete(
+        self,
+        which: Filter,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        after: UUID | None = None,
+        limit: int = CHUNK,
+    ) -> Changed:
+        """Remove jobs without a trace. Running ones only with ``force``: their owners are fenced out."""
+
+    async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
+        """Drop up to ``limit`` finished jobs that are older than the retention allows; answers how many.
+
+        Also forgets workers that hold nothing and were not seen for a day.
+        """
+
+    # --- queues ---------------------------------------------------------------------------------------------
+
+    async def pause(self, queue: str) -> None:
+        """Give out no more jobs of the queue. Those running go on."""
+
+    async def resume(self, queue: str) -> None:
+        """Give out jobs of the queue again."""
+
+    async def configure(self, queue: str, *, order: Order) -> None:
+        """Change a queue's settings, from the next claim on."""

@@ -1,0 +1,99 @@
+"""Connections to PostgreSQL: a pool that costs no extra round trip, and errors in the words of dibs."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from dibs.errors import ConfigurationError, DibsError, Refused, SchemaError, StoreUnavailable
+from dibs.stores.postgres.options import Options
+
+CONNECT_TIMEOUT = 10.0
+
+_GONE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    OSError,
+    TimeoutError,
+)
+_NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError)
+_SECRET = re.compile(r"://[^@/]*@")
+
+
+def place(url: str) -> str:
+    """Where a URL leads, for messages: host, port and database, never a user's secret."""
+    parts = urlsplit(_SECRET.sub("://", url))
+    return f"{parts.netloc or 'the local socket'}{parts.path}"
+
+
+def translate(problem: BaseException, url: str) -> DibsError | None:
+    """The error of dibs that stands for one of the driver, or None if it stands for itself."""
+    match problem:
+        case asyncpg.InvalidCatalogNameError():
+            return ConfigurationError(f"there is no database at {place(url)}: create it with createdb")
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            return ConfigurationError(f"PostgreSQL at {place(url)} refused the user or password: check the URL")
+        case asyncpg.InsufficientPrivilegeError():
+            advice = "let its owner say select dibs.allow(role, purpose)"
+            return ConfigurationError(f"the role in the URL may not do that ({problem}): {advice}")
+        case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError():
+            return Refused(f"PostgreSQL refused the job: {problem}")
+        case _ if isinstance(problem, _NO_SCHEMA):
+            return SchemaError(f"{place(url)} has no current dibs schema: run dibs migrate up, or add ?migrate=auto")
+        case _ if isinstance(problem, _GONE):
+            what = str(problem) or type(problem).__name__
+            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {what}")
+    return None
+
+
+@asynccontextmanager
+async def speaking_dibs(url: str) -> AsyncIterator[None]:
+    """Let no error of the driver out that has a name in dibs."""
+    try:
+        yield
+    except Exception as problem:
+        translated = translate(problem, url)
+        if translated is None:
+            raise
+        raise translated from problem
+
+
+async def _no_reset(connection: Any) -> None:
+    # Every call of dibs is one statement, or one transaction that ends before the connection is given back: there
+    # is nothing to reset, and the driver's default costs a round trip for each call.
+    return None
+
+
+def arguments(options: Options) -> dict[str, Any]:
+    """What every connection is made with."""
+    prepared: dict[str, Any] = {"statement_cache_size": 0} if options.pooler == "transaction" else {}
+    return {
+        "timeout": CONNECT_TIMEOUT,
+        # JIT compilation costs more than any statement of dibs takes.
+        "server_settings": {} if prepared else {"application_name": "dibs", "jit": "off"},
+        **prepared,
+    }
+
+
+async def connect_pool(url: str, options: Options) -> Any:
+    """A pool of up to ``options.pool`` connections; the first is opened now."""
+    async with speaking_dibs(url):
+        try:
+            return await asyncpg.create_pool(
+                url, min_size=1, max_size=options.pool, reset=_no_reset, **arguments(options)
+            )
+        except (ValueError, asyncpg.ClientConfigurationError) as problem:
+            raise ConfigurationError(f"bad postgresql:// URL: {_SECRET.sub('://', str(problem))}") from None
+
+
+async def connect(url: str, options: Options) -> Any:
+    """One connection of its own, to listen on."""
+    async with speaking_dibs(url):
+        return await asyncpg.connect(url, **arguments(options))

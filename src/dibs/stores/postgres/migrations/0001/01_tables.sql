@@ -1,0 +1,127 @@
+-- The tables. Unfinished jobs stand alone in dibs.job, so that its claim index is the index of runnable jobs and
+-- nothing else; a claim and a heartbeat write no indexed column, so they are HOT updates. A finished job is moved to
+-- dibs.finished, which is partitioned by the day in its id: dropping a day is dropping a table.
+
+create table dibs.migration (
+    version integer primary key,
+    applied_at timestamptz not null default clock_timestamp()
+);
+
+create table dibs.queue (
+    name text collate "C" primary key,
+    paused boolean not null default false,
+    lifo boolean not null default false
+);
+
+create table dibs.worker (
+    name text collate "C" primary key,
+    seen_at timestamptz not null,
+    info json not null default '{}'
+) with (fillfactor = 50);
+
+create table dibs.flow (
+    id uuid primary key,
+    name text collate "C" not null,
+    state text collate "C" not null,
+    created_at timestamptz not null,
+    finished_at timestamptz,
+    meta json not null default '{}'
+);
+
+create table dibs.job (
+    id uuid primary key,
+    run_at timestamptz not null,
+    created_at timestamptz not null,
+    locked_until timestamptz,              -- not null while running, valid or expired
+    started_at timestamptz,
+    epoch integer not null default 0,
+    needs integer not null default 0,      -- needs not met yet: waiting while there are any
+    priority smallint not null,
+    attempts smallint not null default 0,
+    max_attempts smallint not null,
+    cancel_asked boolean not null default false,
+    worker text collate "C",               -- who holds it, or held it last
+    outcome text collate "C",              -- how that worker settled it, until anything else happens to it
+    queue text collate "C" not null,
+    task text collate "C" not null,
+    key text collate "C",
+    flow uuid,
+    step text collate "C",
+    args json not null,
+    meta json not null,
+    errors json,
+    check (priority is not null and max_attempts between 1 and 1000),
+    check (queue ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and queue = btrim(queue, ' ')),
+    check (task ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and task = btrim(task, ' ')),
+    check (key ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and key = btrim(key, ' '))
+) with (
+    -- Half of each page is left free for the second version that a claim writes of every row in it.
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Serves dibs.claim: one queue, priority by priority, in the order of the queue.
+create index job_claim on dibs.job (queue, priority, run_at, id) where needs = 0;
+-- Serves dibs.enqueue: at most one unfinished job of a key.
+create unique index job_key on dibs.job (queue, key) where key is not null;
+-- Serves flows: the steps of one.
+create index job_flow on dibs.job (flow) where flow is not null;
+
+-- Which step needs which: met when the other one has succeeded.
+create table dibs.need (
+    step uuid not null,
+    needs uuid not null,
+    primary key (needs, step)
+);
+
+create table dibs.finished (
+    id uuid primary key,
+    run_at timestamptz not null,
+    created_at timestamptz not null,
+    started_at timestamptz,
+    finished_at timestamptz not null,
+    epoch integer not null,
+    priority smallint not null,
+    attempts smallint not null,
+    max_attempts smallint not null,
+    cancel_asked boolean not null,
+    state text collate "C" not null,
+    worker text collate "C",
+    outcome text collate "C",
+    queue text collate "C" not null,
+    task text collate "C" not null,
+    key text collate "C",
+    flow uuid,
+    step text collate "C",
+    args json not null,
+    meta json not null,
+    errors json,
+    result json
+) partition by range (id);
+
+-- Ids from days that nobody made a partition for.
+create table dibs.finished_other partition of dibs.finished default;
+
+-- Serves lists of what went wrong; what succeeded costs nothing here.
+create index finished_unsuccessful on dibs.finished (state, id) where state <> 'succeeded';
+-- Serves dibs.prune and times in lists: a few bytes for every hundred pages.
+create index finished_time on dibs.finished using brin (finished_at);
+-- Serves flows: the steps of one.
+create index finished_flow on dibs.finished (flow) where flow is not null;
+
+-- Every job in one shape, for reading.
+create view dibs.jobs as
+select
+    id, queue, task, args,
+    case when needs > 0 then 'waiting' when locked_until is not null then 'running' else 'queued' end as state,
+    priority, run_at, created_at, attempts, max_attempts, epoch, worker, locked_until, cancel_asked, started_at,
+    null::timestamptz as finished_at, null::json as result, errors, key, flow, step, meta
+from dibs.job
+union all
+select
+    id, queue, task, args, state,
+    priority, run_at, created_at, attempts, max_attempts, epoch, worker, null, cancel_asked, started_at,
+    finished_at, result, errors, key, flow, step, meta
+from dibs.finished;

@@ -1,0 +1,90 @@
+-- Takes up to `max_jobs` due jobs of a queue for a worker, first in the order first; see Store.claim.
+--
+-- after_priority, after_run_at, after_id: per lane (priority) a place in the order that the caller has claimed up to.
+-- The scan of that lane starts behind it instead of at the beginning, where the index may be full of entries of jobs
+-- that are running, or finished but not vacuumed. From `after_until` on the places are ignored, and if a scan finds too
+-- few and `thorough` is set, its lane is looked through from the beginning. Without places every claim does that.
+create function dibs.claim(
+    queue text, worker text, max_jobs integer default 1, lease interval default '30 seconds',
+    tasks text[] default null, after_priority smallint[] default null, after_run_at timestamptz[] default null,
+    after_id uuid[] default null, after_until timestamptz default null, thorough boolean default true
+) returns setof dibs.claimed
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+-- One plan, whatever the statistics say: walk the claim index, fetch the rows found.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    moment constant timestamptz := dibs.clock();
+    newest_first boolean;
+    lanes constant smallint[] := case when moment < after_until then after_priority end;
+    lane integer := -32769;
+    spot integer;
+    from_run_at timestamptz;
+    from_id uuid;
+    wanted integer := max_jobs;
+    got integer;
+begin
+    select queue.lifo, case when queue.paused then 0 else wanted end
+    into newest_first, wanted
+    from dibs.queue where queue.name = claim.queue;
+    if not found then
+        newest_first := false;
+        wanted := max_jobs;
+    end if;
+
+    while wanted > 0 loop
+        lane := dibs.next_lane(queue, lane, lanes);
+        exit when lane is null;
+        spot := array_position(lanes, lane::smallint);
+        from_run_at := coalesce(after_run_at[spot], '-infinity');
+        from_id := coalesce(after_id[spot], '00000000-0000-0000-0000-000000000000');
+        loop
+            if newest_first then
+                return query select * from dibs.claim_newest(queue, lane, worker, wanted, lease, tasks, moment);
+            else
+                return query
+                with due as materialized (
+                    select job.ctid as spot, job.id
+                    from dibs.job
+                    where job.queue = claim.queue and job.needs = 0 and job.priority = lane and job.run_at <= moment
+                        and (job.run_at, job.id) > (from_run_at, from_id)
+                        and (job.locked_until is null or job.locked_until <= moment)
+                        and (tasks is null or job.task = any (tasks))
+                    order by job.run_at, job.id
+                    limit wanted for update skip locked
+                ), taken as (
+                    update dibs.job set
+                        worker = claim.worker, locked_until = moment + lease, started_at = moment, outcome = null,
+                        epoch = job.epoch + 1, attempts = job.attempts + 1,
+                        errors = case when job.locked_until is null then job.errors else dibs.with_error(
+                            job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
+                        ) end
+                    from due
+                    where job.ctid = due.spot and job.id = due.id
+                        and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
+                    returning
+                        job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
+                        job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta
+                )
+                select * from taken order by taken.run_at, taken.id;
+            end if;
+            get diagnostics got = row_count;
+            wanted := wanted - got;
+            exit when wanted = 0;
+            if spot is not null and thorough then
+                spot := null;
+                from_run_at := '-infinity';
+                from_id := '00000000-0000-0000-0000-000000000000';
+            else
+                exit when spot is not null or dibs.bury(queue, lane, newest_first, tasks, moment, wanted) = 0;
+            end if;
+        end loop;
+    end loop;
+end
+$$;

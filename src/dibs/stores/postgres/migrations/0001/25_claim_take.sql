@@ -1,0 +1,41 @@
+-- The second phase of a claim in two: takes the jobs that dibs.claim_lock locked in this transaction, in that order.
+-- Expired ones that are not to run again are ended instead.
+create function dibs.claim_take(ids uuid[], worker text, lease interval default '30 seconds')
+returns setof dibs.claimed
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    moment constant timestamptz := dibs.clock();
+    over uuid[];
+begin
+    select array_agg(job.id) into over from dibs.job
+    where job.id = any (ids) and job.locked_until <= moment
+        and (job.cancel_asked or job.attempts >= job.max_attempts);
+    if over is not null then
+        perform dibs.end_expired(over, moment);
+    end if;
+    return query
+    with taken as (
+        update dibs.job set
+            worker = claim_take.worker, locked_until = moment + lease, started_at = moment, outcome = null,
+            epoch = job.epoch + 1, attempts = job.attempts + 1,
+            errors = case when job.locked_until is null then job.errors else dibs.with_error(
+                job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
+            ) end
+        from unnest(ids) with ordinality as locked (id, place)
+        where job.id = locked.id and (job.locked_until is null or job.locked_until <= moment)
+        returning
+            job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
+            job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, locked.place
+    )
+    select
+        taken.id, taken.epoch, taken.task, taken.args, taken.priority, taken.run_at, taken.created_at, taken.attempts,
+        taken.max_attempts, taken.locked_until, taken.key, taken.flow, taken.step, taken.meta
+    from taken order by taken.place;
+end
+$$;

@@ -1,0 +1,59 @@
+-- Records how claims ended; see Store.settle. Inputs: one array per property, all of one length; `outcomes` are
+-- succeeded, retry, failed, cancelled, released, snoozed. Returns a verdict for each, in order: accepted or lost.
+create function dibs.settle(
+    ids uuid[], epochs integer[], workers text[], outcomes text[], results json[] default null,
+    errors text[] default null, tracebacks text[] default null, delays interval[] default null
+) returns text[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+-- Rows are reached through the primary key in the order of their ids, so that two calls cannot deadlock.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    moment constant timestamptz := dibs.clock();
+    ended integer;
+begin
+    with item as materialized (
+        select * from unnest(ids, epochs, workers, outcomes, results, errors, tracebacks)
+            as item (id, epoch, worker, outcome, result, error, traceback)
+        order by item.id
+    ), gone as (
+        delete from dibs.job using item
+        where job.id = item.id and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment
+            and (
+                item.outcome in ('succeeded', 'failed', 'cancelled') or job.cancel_asked
+                or (item.outcome = 'retry' and job.attempts >= job.max_attempts)
+            )
+        returning job.*, item.outcome as how, item.result, item.error, item.traceback
+    ), kept as (
+        insert into dibs.finished (
+            id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
+            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result
+        )
+        select
+            id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
+            case how when 'succeeded' then 'succeeded' when 'failed' then 'failed' when 'cancelled' then 'cancelled'
+                else case when cancel_asked then 'cancelled' else 'failed' end end,
+            worker, how, queue, task, key, flow, step, args, meta,
+            case when error is null then errors
+                else dibs.with_error(errors, attempts, epoch, worker, started_at, moment, error, traceback) end,
+            case when how = 'succeeded' then coalesce(result, 'null') end
+        from gone
+        returning 1
+    )
+    select count(*) into ended from kept;
+
+    if ended = cardinality(ids) then
+        return array_fill('accepted'::text, array[cardinality(ids)]);
+    end if;
+    if outcomes && array['retry', 'released', 'snoozed'] then
+        perform dibs.put_back(ids, epochs, workers, outcomes, errors, tracebacks, delays, moment);
+    end if;
+    return dibs.verdicts(ids, epochs, workers, outcomes);
+end
+$$;

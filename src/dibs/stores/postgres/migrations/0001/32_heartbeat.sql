@@ -1,0 +1,41 @@
+-- Renews leases and records that the worker was seen; see Store.heartbeat. Returns, in order, held, cancel or lost.
+create function dibs.heartbeat(
+    worker text, ids uuid[] default '{}', epochs integer[] default '{}', lease interval default '30 seconds',
+    info json default null
+) returns text[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    moment constant timestamptz := dibs.clock();
+    pulses text[];
+begin
+    insert into dibs.worker as known (name, seen_at, info)
+    values (heartbeat.worker, moment, coalesce(heartbeat.info, '{}'))
+    on conflict (name) do update
+    set seen_at = moment, info = coalesce(heartbeat.info, known.info);
+
+    with item as materialized (
+        select * from unnest(ids, epochs) with ordinality as item (id, epoch, place)
+        order by item.id
+    ), held as (
+        update dibs.job set locked_until = greatest(job.locked_until, moment + lease)
+        from item
+        where job.id = item.id and job.epoch = item.epoch and job.worker = heartbeat.worker
+            and job.locked_until > moment
+        returning job.id, job.epoch, job.cancel_asked
+    )
+    select array_agg(
+        case when held.id is null then 'lost' when held.cancel_asked then 'cancel' else 'held' end
+        order by item.place
+    )
+    into pulses
+    from item left join held on held.id = item.id and held.epoch = item.epoch;
+    return coalesce(pulses, '{}');
+end
+$$;

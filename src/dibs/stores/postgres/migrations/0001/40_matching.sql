@@ -1,0 +1,54 @@
+-- The ids of the jobs behind `after` that match a filter and are in one of the states, newest first.
+-- `which` is a JSON object with any of: ids, queues, tasks, states, workers, keys, flows (arrays), created_since,
+-- created_before, finished_since, finished_before (times). Every one that is given must hold.
+create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer) returns setof uuid
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+as $$
+declare
+    asked constant text[] := dibs.texts(which -> 'states');
+    wanted constant text[] := case when asked is null then states
+        else array(select unnest(states) intersect select unnest(asked)) end;
+    ids constant uuid[] := dibs.texts(which -> 'ids')::uuid[];
+    queues constant text[] := dibs.texts(which -> 'queues');
+    tasks constant text[] := dibs.texts(which -> 'tasks');
+    workers constant text[] := dibs.texts(which -> 'workers');
+    keys constant text[] := dibs.texts(which -> 'keys');
+    flows constant uuid[] := dibs.texts(which -> 'flows')::uuid[];
+    created_since constant timestamptz := which ->> 'created_since';
+    created_before constant timestamptz := which ->> 'created_before';
+    finished_since constant timestamptz := which ->> 'finished_since';
+    finished_before constant timestamptz := which ->> 'finished_before';
+begin
+    return query
+    select found.id
+    from (
+        select job.id
+        from dibs.job
+        where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
+            and case when job.needs > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
+                = any (wanted)
+            and (after is null or job.id < after) and (ids is null or job.id = any (ids))
+            and (queues is null or job.queue = any (queues)) and (tasks is null or job.task = any (tasks))
+            and (workers is null or job.worker = any (workers)) and (keys is null or job.key = any (keys))
+            and (flows is null or job.flow = any (flows))
+            and (created_since is null or job.created_at >= created_since)
+            and (created_before is null or job.created_at < created_before)
+        union all
+        select finished.id
+        from dibs.finished
+        where wanted && array['succeeded', 'failed', 'cancelled'] and finished.state = any (wanted)
+            and (after is null or finished.id < after) and (ids is null or finished.id = any (ids))
+            and (queues is null or finished.queue = any (queues)) and (tasks is null or finished.task = any (tasks))
+            and (workers is null or finished.worker = any (workers)) and (keys is null or finished.key = any (keys))
+            and (flows is null or finished.flow = any (flows))
+            and (created_since is null or finished.created_at >= created_since)
+            and (created_before is null or finished.created_at < created_before)
+            and (finished_since is null or finished.finished_at >= finished_since)
+            and (finished_before is null or finished.finished_at < finished_before)
+    ) as found
+    order by found.id desc
+    limit max_jobs;
+end
+$$;

@@ -1,0 +1,36 @@
+-- Sends finished jobs that match back to queued, up to `max_jobs` of them; see Store.requeue.
+create function dibs.requeue(which jsonb, after uuid default null, max_jobs integer default 1000)
+returns table (count integer, next_after uuid)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    moment constant timestamptz := dibs.clock();
+    chunk constant uuid[] := array(
+        select dibs.matching(which, array['succeeded', 'failed', 'cancelled'], after, max_jobs)
+    );
+    revived uuid[];
+    due text[];
+begin
+    perform from dibs.finished where finished.id = any (chunk) order by finished.id for update;
+    -- A job whose key is busy stays where it is; of several with one key the newest goes.
+    with stored as (
+        insert into dibs.job (
+            id, run_at, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors
+        )
+        select
+            id, moment, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors
+        from dibs.finished where finished.id = any (chunk)
+        order by finished.id desc
+        on conflict do nothing
+        returning job.id, job.queue
+    )
+    select array_agg(stored.id), array_agg(distinct stored.queue) into revived, due from stored;
+    delete from dibs.finished where finished.id = any (revived);
+    if due is not null then
+        perform dibs.wake(due);
+    end if;
+    return query select coalesce(cardinality(revived), 0), dibs.last_of(chunk, max_jobs);
+end
+$$;

@@ -1,0 +1,24 @@
+-- Removes jobs that match, up to `max_jobs` of them, running ones only with `force`; see Store.delete.
+create function dibs.delete(
+    which jsonb, force boolean default false, after uuid default null, max_jobs integer default 1000
+) returns table (count integer, next_after uuid)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
+        || case when force then array['running'] else '{}' end;
+    chunk constant uuid[] := array(select dibs.matching(which, states, after, max_jobs));
+    touched integer;
+begin
+    perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    with dropped as (
+        delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null) returning 1
+    ), forgotten as (
+        delete from dibs.finished where finished.id = any (chunk) returning 1
+    )
+    select (select count(*) from dropped) + (select count(*) from forgotten) into touched;
+    return query select touched, dibs.last_of(chunk, max_jobs);
+end
+$$;

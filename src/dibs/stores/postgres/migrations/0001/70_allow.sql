@@ -1,0 +1,34 @@
+-- Grants a role what it needs and no more: 'producer' enqueues and looks its jobs up, 'worker' also claims and settles,
+-- 'operator' does everything. The functions run with the rights of their owner, so no table is granted to anybody.
+create function dibs.allow(role name, purpose text) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    producing constant text[] := array['enqueue', 'enqueue_many', 'get', 'new_id'];
+    working constant text[] := array[
+        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'sweep', 'prune', 'make_days', 'due'
+    ];
+    operating constant text[] := array[
+        'find', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
+        'pause', 'resume', 'configure'
+    ];
+    granted constant text[] := case purpose
+        when 'producer' then producing
+        when 'worker' then producing || working
+        when 'operator' then producing || working || operating
+    end;
+    verb regprocedure;
+begin
+    if granted is null then
+        raise 'purpose must be producer, worker or operator, not %', purpose using errcode = 'invalid_parameter_value';
+    end if;
+    execute format('grant usage on schema dibs to %I', role);
+    execute format('grant select on dibs.migration to %I', role);
+    for verb in
+        select oid from pg_proc where pronamespace = 'dibs'::regnamespace and proname = any (granted)
+    loop
+        execute format('grant execute on function %s to %I', verb, role);
+    end loop;
+end
+$$;

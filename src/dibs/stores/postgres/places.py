@@ -1,0 +1,75 @@
+"""Where claims of one process have got to in each queue.
+
+Under load the front of the claim index is full of entries that lead nowhere: jobs that are running, or finished and
+not vacuumed, which an old snapshot can keep for hours. A claim that starts behind the last place it claimed does not
+walk through them. What may have come to stand before that place (a late commit, an expired lease, a job given back
+by another process) is found by looking from the beginning again: when a scan comes back short, and every second.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from dibs.job import Claim
+
+_Key = tuple[str, tuple[str, ...] | None]
+# A look from the beginning that takes this long has a dead front to walk through; those may take a tenth of the time.
+_LONG = 0.02
+_SHARE = 10
+
+
+class Lookout:
+    """The places in one queue, for one set of tasks, per lane (priority)."""
+
+    def __init__(self, look_every: float) -> None:
+        self._look_every = look_every
+        self._lanes: dict[int, tuple[datetime, UUID]] = {}
+        self._until: datetime | None = None
+        self._next_long_look = 0.0
+
+    def arguments(self) -> tuple[list[int], list[datetime], list[UUID], datetime | None, bool]:
+        """The last arguments of ``dibs.claim``: the places, how long they are good for, and whether to be thorough."""
+        places = self._lanes.values()
+        thorough = time.monotonic() >= self._next_long_look
+        return list(self._lanes), [p[0] for p in places], [p[1] for p in places], self._until, thorough
+
+    def claimed(self, claims: Sequence[Claim], limit: int, lease: timedelta, began: float) -> None:
+        """Remember how far a claim got. ``began`` is when it was sent, by the monotonic clock."""
+        if not claims:
+            return
+        moment = claims[0].locked_until - lease
+        outdated = self._until is None or moment >= self._until
+        if outdated:
+            self._lanes.clear()
+        if outdated or len(claims) < limit:
+            self._looked(moment, time.monotonic() - began)
+        for claim in claims:
+            known = self._lanes.get(claim.priority)
+            if known is None or (claim.run_at, claim.id) > known:
+                self._lanes[claim.priority] = (claim.run_at, claim.id)
+
+    def _looked(self, moment: datetime, took: float) -> None:
+        """A claim has looked from the beginning."""
+        pause = took * _SHARE if took > _LONG else 0.0
+        self._next_long_look = time.monotonic() + pause
+        self._until = moment + timedelta(seconds=max(self._look_every, pause))
+
+
+class Places:
+    """The places in every queue that this store claims from."""
+
+    def __init__(self, look_every: float) -> None:
+        self._look_every = look_every
+        self._lookouts: dict[_Key, Lookout] = {}
+
+    def of(self, queue: str, tasks: tuple[str, ...] | None) -> Lookout:
+        """The places in one queue."""
+        lookout = self._lookouts.get((queue, tasks))
+        if lookout is None:
+            lookout = self._lookouts[queue, tasks] = Lookout(self._look_every)
+        return lookout
+
+    def forget(self) -> None:
+        """This process itself put a job where it may stand before a place: look from the beginning next time."""
+        self._lookouts.clear()

@@ -1,0 +1,82 @@
+"""Rows to values."""
+
+from typing import Any
+
+import msgspec
+
+from dibs.job import AttemptError, Claim, Filter, Job, Order, QueueCounts, State, WorkerInfo
+
+_decode = msgspec.json.decode
+_errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
+
+
+def claim(row: Any, queue: str, worker: str) -> Claim:
+    """A row of type ``dibs.claimed``."""
+    (
+        id_,
+        epoch,
+        task,
+        args,
+        priority,
+        run_at,
+        created_at,
+        attempt,
+        max_attempts,
+        until,
+        key,
+        flow,
+        step,
+        meta,
+    ) = row
+    return Claim(
+        id=id_,
+        epoch=epoch,
+        worker=worker,
+        queue=queue,
+        task=task,
+        args=_decode(args),
+        priority=priority,
+        run_at=run_at,
+        created_at=created_at,
+        attempt=attempt,
+        max_attempts=max_attempts,
+        locked_until=until,
+        key=key,
+        flow=flow,
+        step=step,
+        meta={} if meta == "{}" else _decode(meta),
+    )
+
+
+def job(row: Any) -> Job:
+    """A row of the view ``dibs.jobs``."""
+    fields = dict(row)
+    fields["state"] = State(fields["state"])
+    fields["args"], fields["meta"] = _decode(fields["args"]), _decode(fields["meta"])
+    fields["result"] = None if fields["result"] is None else _decode(fields["result"])
+    fields["errors"] = () if fields["errors"] is None else _errors(fields["errors"])
+    return Job(**fields)
+
+
+def counts(row: Any) -> QueueCounts:
+    """A row of ``dibs.counts()``."""
+    return QueueCounts(
+        queue=row["queue"],
+        paused=row["paused"],
+        order=Order.LIFO if row["lifo"] else Order.FIFO,
+        states={state: row[state.value] for state in State},
+        scheduled=row["scheduled"],
+        oldest_due=row["oldest_due"],
+    )
+
+
+def worker(row: Any) -> WorkerInfo:
+    """A row of ``dibs.workers()``."""
+    info = _decode(row["info"])
+    return WorkerInfo(name=row["name"], seen_at=row["seen_at"], running=row["running"], info=info)
+
+
+def which(filter_: Filter) -> str:
+    """A filter as the JSON object that the SQL functions take: the given fields only."""
+    given = {name: getattr(filter_, name) for name in filter_.__struct_fields__ if name != "everything"}
+    return msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()

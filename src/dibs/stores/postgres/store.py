@@ -1,0 +1,267 @@
+"""The PostgreSQL store: calls the SQL functions of schema ``dibs`` and turns their rows into values."""
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from dibs import limits as rules
+from dibs.job import (
+    Cancel,
+    Change,
+    Changed,
+    Claim,
+    Delete,
+    Enqueued,
+    Filter,
+    Job,
+    NewJob,
+    Order,
+    Page,
+    QueueCounts,
+    Reprioritise,
+    Requeue,
+    Reschedule,
+    Retention,
+    Settlement,
+    WorkerInfo,
+)
+from dibs.limits import Limits
+from dibs.outcome import Pulse, Verdict
+from dibs.store import CHUNK
+from dibs.stores.bulk import BulkVerbs
+from dibs.stores.postgres import migrate, rows
+from dibs.stores.postgres.connection import connect, connect_pool, speaking_dibs
+from dibs.stores.postgres.options import split
+from dibs.stores.postgres.places import Places
+from dibs.stores.postgres.wakeups import Listener, Waker
+
+_ENQUEUE = "select id, created from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_CLAIM = "select * from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_LOCK = "select dibs.claim_lock($1, $2, $3)"
+_TAKE = "select * from dibs.claim_take($1, $2, $3)"
+_SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8)"
+_HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
+_PUTS_BACK = frozenset({"retry", "released", "snoozed"})
+_PULSES = {pulse.value: pulse for pulse in Pulse}
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
+
+
+class PostgresStore(BulkVerbs):
+    """Jobs in PostgreSQL 13 or newer."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._options = split(url)
+        self._limits = Limits(max_bytes=self._options.max_bytes)
+        self._places = Places(self._options.look_every)
+        self._waker = Waker(self._wake)
+        self._listener = Listener(self._connect_listener, self._due)
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    @classmethod
+    def from_url(cls, url: str) -> "PostgresStore":
+        """A store at ``postgresql://user@host/database``; see ``Options`` for what may follow the ``?``."""
+        return cls(url)
+
+    # --- coming and going -----------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await connect_pool(self._url, self._options)
+        async with speaking_dibs(self._url), self._pool.acquire() as connection:
+            if self._options.migrate == "auto":
+                await migrate.up(connection)
+            migrate.check(await migrate.status(connection), self._url)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._waker.close()
+            await self._listener.close()
+            await self._pool.close()
+            self._pool = None
+
+    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+        return await self._listener.wait(queues, timeout)
+
+    async def _connect_listener(self) -> Any:
+        return None if self._options.pooler == "transaction" else await connect(self._url, self._options)
+
+    async def _due(self, queues: Sequence[str]) -> set[str]:
+        return {row[0] for row in await self._fetch("select dibs.due($1)", list(queues))}
+
+    async def _wake(self, queues: list[str]) -> None:
+        await self._fetch("select dibs.wake($1)", queues)
+
+    async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
+        if self._pool is None:
+            await self.setup()
+        async with speaking_dibs(self._url):
+            found: list[Any] = await self._pool.fetch(statement, *arguments)
+            return found
+
+    # --- the life of a job ----------------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        admitted = rules.admit(jobs, self._limits)
+        if not admitted:
+            return []
+        queues = {job.queue for job in admitted}
+        if any(job.run_at is not None for job in admitted):
+            self._places.forget()
+        at_once = self._waker.at_once(queues)
+        answers = await self._fetch(
+            _ENQUEUE,
+            [job.id for job in admitted],
+            [job.queue for job in admitted],
+            [job.task for job in admitted],
+            [job.args for job in admitted],
+            [job.priority for job in admitted],
+            [job.run_at for job in admitted],
+            [job.max_attempts for job in admitted],
+            [job.key for job in admitted],
+            [job.meta for job in admitted],
+            at_once,
+        )
+        if not at_once:
+            self._waker.soon(queues)
+        return [Enqueued(id_, created) for id_, created in answers]
+
+    async def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        tasks: Collection[str] | None = None,
+    ) -> list[Claim]:
+        known = rules.claimable(queue, worker, limit, lease, tasks)
+        if self._options.claim == "two-phase":
+            return await self._claim_in_two_phases(queue, worker, limit, lease, known)
+        lookout, began = self._places.of(queue, known), time.monotonic()
+        found = await self._fetch(_CLAIM, queue, worker, limit, lease, known, *lookout.arguments())
+        claims = [rows.claim(row, queue, worker) for row in found]
+        lookout.claimed(claims, limit, lease, began)
+        return claims
+
+    async def _claim_in_two_phases(
+        self, queue: str, worker: str, limit: int, lease: timedelta, tasks: tuple[str, ...] | None
+    ) -> list[Claim]:
+        if self._pool is None:
+            await self.setup()
+        claims: list[Claim] = []
+        async with speaking_dibs(self._url), self._pool.acquire() as connection, connection.transaction():
+            wanted = limit
+            while wanted:
+                locked = await connection.fetchval(_LOCK, queue, wanted, tasks)
+                if not locked:
+                    break
+                taken = await connection.fetch(_TAKE, locked, worker, lease)
+                claims += [rows.claim(row, queue, worker) for row in taken]
+                # Those that were locked and not taken are over; others may stand behind them.
+                wanted = limit - len(claims) if len(taken) < len(locked) else 0
+        return claims
+
+    async def heartbeat(
+        self,
+        worker: str,
+        claims: Sequence[Claim],
+        lease: timedelta,
+        info: Mapping[str, Any] | None = None,
+    ) -> list[Pulse]:
+        about = rules.beating(worker, claims, lease, info, self._limits)
+        ids, epochs = [claim.id for claim in claims], [claim.epoch for claim in claims]
+        [[pulses]] = await self._fetch(_HEARTBEAT, worker, ids, epochs, lease, about)
+        return [_PULSES[pulse] for pulse in pulses]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        items = rules.settleable(settlements, self._limits)
+        if not items:
+            return []
+        if any(item.kind in _PUTS_BACK for item in items):
+            self._places.forget()
+        plain = all(item.kind == "succeeded" for item in items)
+        [[verdicts]] = await self._fetch(
+            _SETTLE,
+            [item.id for item in items],
+            [item.epoch for item in items],
+            [item.worker for item in items],
+            [item.kind for item in items],
+            [item.result for item in items],
+            None if plain else [item.error for item in items],
+            None if plain else [item.traceback for item in items],
+            None if plain else [item.delay for item in items],
+        )
+        return [_VERDICTS[verdict] for verdict in verdicts]
+
+    async def sweep(self, limit: int = CHUNK) -> int:
+        self._places.forget()
+        return await self._number("select dibs.sweep($1)", rules.limit(limit))
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        found = await self._fetch("select * from dibs.get($1)", job)
+        return rows.job(found[0]) if found else None
+
+    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+        filter_ = rows.which(rules.chosen(which, change=False))
+        # One more than asked for, to know whether there are more.
+        found = await self._fetch("select * from dibs.find($1, $2, $3)", filter_, after, rules.limit(limit) + 1)
+        jobs = tuple(rows.job(row) for row in found[:limit])
+        return Page(jobs, jobs[-1].id if len(found) > limit else None)
+
+    async def counts(self) -> list[QueueCounts]:
+        return [rows.counts(row) for row in await self._fetch("select * from dibs.counts()")]
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [rows.worker(row) for row in await self._fetch("select * from dibs.workers()")]
+
+    # --- an operator's verbs --------------------------------------------------------------------------------
+
+    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+        states = [state.value for state in change.states]
+        return await self._number("select dibs.count_matching($1, $2, $3)", rows.which(which), states, after)
+
+    async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
+        self._places.forget()
+        chosen = rows.which(which)
+        match change:
+            case Cancel(force):
+                [row] = await self._fetch("select * from dibs.cancel($1, $2, $3, $4)", chosen, force, after, limit)
+            case Requeue():
+                [row] = await self._fetch("select * from dibs.requeue($1, $2, $3)", chosen, after, limit)
+            case Reschedule(run_at):
+                [row] = await self._fetch("select * from dibs.reschedule($1, $2, $3, $4)", chosen, run_at, after, limit)
+            case Reprioritise(priority):
+                [row] = await self._fetch(
+                    "select * from dibs.reprioritise($1, $2, $3, $4)", chosen, priority, after, limit
+                )
+            case Delete(force):
+                [row] = await self._fetch("select * from dibs.delete($1, $2, $3, $4)", chosen, force, after, limit)
+        return Changed(*row)
+
+    async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
+        spans = (retention.succeeded, retention.failed, retention.cancelled)
+        pruned = await self._number("select dibs.prune($1, $2, $3, $4)", *spans, rules.limit(limit))
+        await self._fetch("select dibs.make_days()")
+        return pruned
+
+    async def _number(self, statement: str, *arguments: Any) -> int:
+        [[number]] = await self._fetch(statement, *arguments)
+        return int(number)
+
+    # --- queues ---------------------------------------------------------------------------------------------
+
+    async def pause(self, queue: str) -> None:
+        await self._fetch("select dibs.pause($1)", rules.name(queue, "queue"))
+
+    async def resume(self, queue: str) -> None:
+        await self._fetch("select dibs.resume($1)", rules.name(queue, "queue"))
+
+    async def configure(self, queue: str, *, order: Order) -> None:
+        lifo = Order(order) is Order.LIFO
+        await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)

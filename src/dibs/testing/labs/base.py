@@ -1,0 +1,55 @@
+"""What the contract suite needs to know about the store that it tests."""
+
+from abc import ABC, abstractmethod
+from datetime import datetime, timedelta
+
+from dibs.store import Store
+from dibs.testing.clock import START
+
+
+class Lab(ABC):
+    """An empty store, as many handles on it as a test wants, and its clock.
+
+    ``start`` empties the store, ``stop`` closes all handles. The store's clock stands still: only ``set_clock``
+    moves it, for all handles at once.
+    """
+
+    url: str | None = None
+    """Where another process finds the same kind of store, on the real clock; None if it cannot."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self._handles: list[Store] = []
+
+    @abstractmethod
+    async def _open(self) -> Store:
+        """Make another handle on the same data; ``open`` sets it up."""
+
+    @abstractmethod
+    async def _set_clock(self, now: datetime) -> None:
+        """Make ``now`` the time of the store, for every handle."""
+
+    async def start(self) -> None:
+        """Begin with an empty store, at the start of time."""
+        await self._set_clock(self.now)
+
+    async def stop(self) -> None:
+        """Close every handle that was opened."""
+        for store in self._handles:
+            await store.close()
+
+    async def open(self) -> Store:
+        """Another handle on the same data, as another process would have."""
+        store = await self._open()
+        await store.setup()
+        self._handles.append(store)
+        return store
+
+    async def set_clock(self, now: datetime) -> None:
+        """Set the store's clock, forwards or backwards."""
+        self.now = now
+        await self._set_clock(now)
+
+    async def advance(self, seconds: float) -> None:
+        """Move the store's clock."""
+        await self.set_clock(self.now + timedelta(seconds=seconds))

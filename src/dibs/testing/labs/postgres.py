@@ -1,0 +1,49 @@
+"""The PostgreSQL store in the lab: the clock of the schema is replaced by one that reads a table."""
+
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from dibs.store import Store
+from dibs.stores.postgres import PostgresStore
+from dibs.stores.postgres.migrate import up
+from dibs.testing.labs.base import Lab
+
+_FAKE_CLOCK = """
+create table if not exists dibs.fake_clock (now timestamptz not null);
+create or replace function dibs.clock() returns timestamptz language sql volatile
+as 'select now from dibs.fake_clock';
+"""
+_EMPTY = """
+delete from dibs.fake_clock; delete from dibs.job; delete from dibs.finished; delete from dibs.queue;
+delete from dibs.worker; delete from dibs.flow; delete from dibs.need;
+"""
+
+
+class PostgresLab(Lab):
+    """An empty ``dibs`` schema in a database that belongs to the test."""
+
+    def __init__(self, url: str, options: str = "look_every=0") -> None:
+        super().__init__()
+        self._database = url
+        self._options = options
+        self._connection: Any = None
+
+    async def start(self) -> None:
+        self._connection = await asyncpg.connect(self._database)
+        await up(self._connection)
+        await self._connection.execute(_FAKE_CLOCK + _EMPTY)
+        await self._connection.execute("insert into dibs.fake_clock values ($1)", self.now)
+        await super().start()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._connection.close()
+
+    async def _open(self) -> Store:
+        joint = "&" if "?" in self._database else "?"
+        return PostgresStore(f"{self._database}{joint}{self._options}")
+
+    async def _set_clock(self, now: datetime) -> None:
+        await self._connection.execute("update dibs.fake_clock set now = $1", now)

@@ -1,0 +1,170 @@
+"""What every test can ask for, and the closing list of what could not run here.
+
+The servers are those of `tests.servers`, started when a test first needs one.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+
+from tests.servers import (
+    Fleet,
+    FleetClient,
+    FleetService,
+    PostgresAddress,
+    RedisAddress,
+    choose,
+    find_postgres,
+    find_redis,
+)
+from tests.servers.fleet import Address, Addresses
+from tests.servers.redis import DATABASES
+
+POSTGRES_LABELS = tuple(one.label for one in choose(find_postgres()))
+REDIS_LABELS = tuple(one.label for one in choose(find_redis()))
+
+# Each xdist worker has its own range of Redis database numbers, so that none flushes another's.
+DATABASES_PER_WORKER = 16
+
+DatabaseFactory = Callable[[str], str]
+A = TypeVar("A", bound=Address)
+
+_service = pytest.StashKey[FleetService]()
+_addresses = pytest.StashKey[Addresses]()
+
+
+# --- one fleet for the run --------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    ticket = getattr(config, "workerinput", {}).get("fleet")
+    if ticket is not None:
+        config.stash[_addresses] = FleetClient(tuple(ticket))
+        return
+    fleet = Fleet()
+    config.stash[_addresses] = fleet
+    config.add_cleanup(fleet.stop)
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist calls it in the controller, for each worker
+def pytest_configure_node(node: Any) -> None:
+    stash = node.config.stash
+    if _service not in stash:
+        stash[_service] = FleetService(stash[_addresses])
+        node.config.add_cleanup(stash[_service].close)
+    node.workerinput["fleet"] = list(stash[_service].ticket)
+
+
+class Running(Mapping[str, A]):
+    """Servers by label. Looking one up starts it, if no test did before."""
+
+    def __init__(self, addresses: Addresses, labels: tuple[str, ...], kind: type[A]) -> None:
+        self._addresses, self._labels, self._kind = addresses, labels, kind
+
+    def __getitem__(self, label: str) -> A:
+        if label not in self._labels:
+            raise KeyError(label)
+        address = self._addresses.address(label)
+        assert isinstance(address, self._kind)
+        return address
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+
+@pytest.fixture(scope="session")
+def postgres_servers(pytestconfig: pytest.Config) -> Mapping[str, PostgresAddress]:
+    """The shared PostgreSQL servers by label. To stop or crash one, start your own."""
+    return Running(pytestconfig.stash[_addresses], POSTGRES_LABELS, PostgresAddress)
+
+
+@pytest.fixture(scope="session")
+def redis_servers(pytestconfig: pytest.Config) -> Mapping[str, RedisAddress]:
+    """The shared Redis and Valkey servers by label. To stop or crash one, start your own."""
+    return Running(pytestconfig.stash[_addresses], REDIS_LABELS, RedisAddress)
+
+
+# --- a database of its own for each test ------------------------------------------------------
+
+
+@pytest.fixture
+def postgres_database(
+    postgres_servers: Mapping[str, PostgresAddress],
+) -> Iterator[DatabaseFactory]:
+    """`postgres_database("postgres-18")` gives the URL of a new, empty database."""
+    made: list[tuple[PostgresAddress, str]] = []
+
+    def create(label: str) -> str:
+        server, name = postgres_servers[label], f"test_{uuid4().hex}"
+        made.append((server, name))
+        return server.create_database(name)
+
+    yield create
+    for server, name in made:
+        server.drop_database(name)
+
+
+@pytest.fixture
+def redis_database(redis_servers: Mapping[str, RedisAddress]) -> Iterator[DatabaseFactory]:
+    """`redis_database("redis-6.2")` gives the URL of an empty database that nobody else uses.
+
+    Channels, scripts and configuration belong to the whole server: a test that changes those for
+    everybody starts a server of its own.
+    """
+    numbers = iter(_redis_numbers())
+    made: list[tuple[RedisAddress, int]] = []
+
+    def create(label: str) -> str:
+        server, number = redis_servers[label], next(numbers)
+        server.flush(number)
+        made.append((server, number))
+        return server.url(number)
+
+    yield create
+    for server, number in made:
+        server.flush(number)
+
+
+def _redis_numbers() -> range:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    first = int(worker.removeprefix("gw")) * DATABASES_PER_WORKER
+    assert first < DATABASES, f"{worker}: no Redis database numbers left for this many workers"
+    return range(first, first + DATABASES_PER_WORKER)
+
+
+# --- what could not run -----------------------------------------------------------------------
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = list(_not_run_here())
+    if lines:
+        terminalreporter.section("Not run here")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+def _not_run_here() -> Iterator[str]:
+    for one in (*find_postgres(), *find_redis()):
+        if one.label not in (*POSTGRES_LABELS, *REDIS_LABELS):
+            yield f"{one.label}: between the oldest and the newest; DIBS_SERVERS=all runs it"
+    if len(POSTGRES_LABELS) < 2:
+        yield f"a second PostgreSQL version: only {_names(POSTGRES_LABELS)} found"
+    if not any(label.startswith("redis-") for label in REDIS_LABELS):
+        yield "Redis: no redis-server found"
+    elif all(label == "redis-6.2" for label in REDIS_LABELS):
+        yield f"Redis 7 or newer, and Valkey: only {_names(REDIS_LABELS)} found"
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        yield "a browser: no chromium found"
+    if os.environ.get("DIBS_FAULTS") != "full":
+        yield "crash and race tests at full size: make faults"
+
+
+def _names(labels: tuple[str, ...]) -> str:
+    return ", ".join(labels) or "none"
