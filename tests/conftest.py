@@ -59,6 +59,11 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["fleet"] = list(stash[_service].ticket)
 
 
+def addresses(config: pytest.Config) -> Addresses:
+    """Where the servers of this run are; asking for one starts it."""
+    return config.stash[_addresses]
+
+
 class Running(Mapping[str, A]):
     """Servers by label. Looking one up starts it, if no test did before."""
 
@@ -118,7 +123,7 @@ def redis_database(redis_servers: Mapping[str, RedisAddress]) -> Iterator[Databa
     Channels, scripts and configuration belong to the whole server: a test that changes those for
     everybody starts a server of its own.
     """
-    numbers = iter(_redis_numbers())
+    numbers = iter(redis_numbers())
     made: list[tuple[RedisAddress, int]] = []
 
     def create(label: str) -> str:
@@ -132,7 +137,8 @@ def redis_database(redis_servers: Mapping[str, RedisAddress]) -> Iterator[Databa
         server.flush(number)
 
 
-def _redis_numbers() -> range:
+def redis_numbers() -> range:
+    """The Redis databases of this test process; `redis_database` takes them from the front."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     first = int(worker.removeprefix("gw")) * DATABASES_PER_WORKER
     assert first < DATABASES, f"{worker}: no Redis database numbers left for this many workers"

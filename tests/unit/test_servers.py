@@ -143,9 +143,7 @@ def owner_of(kind: str) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
 
 
 @needs_pidfd
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_a_server_ends_with_its_owner(kind: str, number: signal.Signals) -> None:
     with owner_of(kind) as (owner, pid, folder):

@@ -11,18 +11,21 @@ from dibs.store import Store
 DEFAULT_URL = "sqlite:///jobs.db"
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """Where a store is found, what has to be installed for it, and whether it has a schema to migrate."""
+
     module: str
     name: str
     extra: str | None = None
+    schema: bool = False
 
 
-_SQLITE = _Kind("dibs.stores.sqlite", "SQLiteStore")
-_POSTGRES = _Kind("dibs.stores.postgres", "PostgresStore", "postgres")
-_REDIS = _Kind("dibs.stores.redis", "RedisStore", "redis")
+_SQLITE = Kind("dibs.stores.sqlite", "SQLiteStore", schema=True)
+_POSTGRES = Kind("dibs.stores.postgres", "PostgresStore", "postgres", schema=True)
+_REDIS = Kind("dibs.stores.redis", "RedisStore", "redis")
 
 KINDS = {
-    "memory": _Kind("dibs.stores.memory", "MemoryStore"),
+    "memory": Kind("dibs.stores.memory", "MemoryStore"),
     "sqlite": _SQLITE,
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
@@ -42,11 +45,12 @@ def open_store(url: str = DEFAULT_URL) -> Store:
     if kind is None:
         known = ", ".join(f"{each}://" for each in KINDS)
         raise ConfigurationError(f"no store is called {scheme or url!r}: a store's URL starts with one of {known}")
-    make: Callable[[str], Store] = getattr(_import(kind, scheme), kind.name).from_url
+    make: Callable[[str], Store] = getattr(import_kind(kind, scheme), kind.name).from_url
     return make(url)
 
 
-def _import(kind: _Kind, scheme: str) -> object:
+def import_kind(kind: Kind, scheme: str) -> object:
+    """The module of a store; says which extra is missing, if one is."""
     try:
         return import_module(kind.module)
     except ModuleNotFoundError as problem:

@@ -18,12 +18,11 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
-from dibs.job import Claim, Filter, Job, NewJob, Order, Retention, Settlement, State
+from dibs.job import FINISHED, Claim, Filter, Job, NewJob, Order, Retention, Settlement, State
 from dibs.outcome import Cancelled, Failed, Outcome, Released, Retry, Snoozed, Succeeded
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
@@ -31,6 +30,7 @@ from dibs.testing.clock import START, FakeClock
 from dibs.testing.labs.base import Lab
 
 T = TypeVar("T")
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 STEPS = 50
 HANDLES = 3
@@ -41,9 +41,9 @@ QUEUES = ("a", "b", "ü b")
 TASKS = ("t1", "t2", "t3")
 WORKERS = ("ann", "bob")
 KEYS = (None, None, "k1", "k2")
-LEASES = (SECOND, 2 * SECOND, 30 * SECOND)
+LEASES = (SECOND, 30 * SECOND, 60 * SECOND)
 OFFSETS = (None, None, -5 * SECOND, timedelta(0), MICROSECOND, SECOND, 5 * SECOND)
-MOVES = (MICROSECOND, SECOND / 2, SECOND, 2 * SECOND, 30 * SECOND, timedelta(hours=1), timedelta(1))
+MOVES = (MICROSECOND, SECOND / 2, SECOND, 2 * SECOND, 30 * SECOND, timedelta(days=1))
 OUTCOMES: tuple[Outcome, ...] = (
     Succeeded({"n": 1}),
     Succeeded(float("inf")),
@@ -57,13 +57,31 @@ OUTCOMES: tuple[Outcome, ...] = (
 
 VERBS = ("cancel", "cancel", "requeue", "requeue", "reschedule", "reprioritise", "delete")
 
+ACTIONS = (
+    *("claim",) * 5,
+    *("settle",) * 5,
+    *("advance",) * 2,
+    *("advance_to_an_instant_that_matters",) * 2,
+    *("enqueue",) * 3,
+    *("heartbeat",) * 2,
+    *("settle_late_or_forged",) * 2,
+    *("change",) * 3,
+    "ask_for_a_cancel",
+    "requeue_what_is_finished",
+    "sweep",
+    "prune",
+    "look",
+    "set_up_a_queue",
+)
+"""What happens in a story, as often as it is named."""
+
 limits = st.sampled_from((1, 2, 3, 10))
 queues = st.sampled_from(QUEUES)
 workers = st.sampled_from(WORKERS)
 leases = st.sampled_from(LEASES)
 outcomes = st.sampled_from(OUTCOMES)
 offsets = st.sampled_from(OFFSETS)
-number = st.sampled_from((0, 0, 1, 1, 2, 3, 5, 8, 13, 21, 34))  # which of the latest jobs or claims
+number = st.sampled_from((0, 0, 1, 1, 2, 3, 5, 8, 13, 21, 34))  # which of the latest
 numbers = st.lists(number, min_size=1, max_size=4)
 requests = st.fixed_dictionaries(
     {
@@ -76,27 +94,13 @@ requests = st.fixed_dictionaries(
         "shelf": st.sampled_from((2, 2, 2, 1, 3)),
     }
 )
-some_tasks = st.sampled_from((("t1",), ("t2", "t1"), ("t3",), ()))
+some_tasks = st.sampled_from((None, None, None, ("t1",), ("t2", "t1"), ()))
 choices = st.sampled_from(
-    (
-        "held",
-        "held",
-        "held",
-        "ids",
-        "ids",
-        "queues",
-        "tasks",
-        "states",
-        "workers",
-        "keys",
-        "created",
-        "finished",
-        "all",
-    )
+    ("held", "held", "ids", "ids", "queues", "tasks", "states", "workers", "keys", "times", "all")
 )
 
 
-def agree(factory: Callable[[], Lab], operations: int | None = None) -> None:
+def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: bool = True) -> None:
     """Fail, with the shortest story found, if the lab's store and the model ever differ.
 
     About 5,000 operations, the same ones each time: a failure comes back when the test is run again.
@@ -112,9 +116,10 @@ def agree(factory: Callable[[], Lab], operations: int | None = None) -> None:
             stateful_step_count=STEPS,
             derandomize=not full,
             print_blob=True,
+            report_multiple_bugs=False,
             database=None,
             deadline=None,
-            phases=(Phase.generate, Phase.shrink),
+            phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
             suppress_health_check=list(HealthCheck),
         ),
     )
@@ -132,7 +137,7 @@ class Agreement(RuleBasedStateMachine):
         self.model: Store = MemoryStore(clock=self.clock)
         self.lab = type(self).factory()
         self.handles: list[Store] = []
-        self.steps = 0
+        self.calls = self.steps = 0
         self.made: list[NewJob] = []
         self.claims: list[Claim] = []
         self.jobs: tuple[Job, ...] = ()
@@ -156,19 +161,32 @@ class Agreement(RuleBasedStateMachine):
 
     def both(self, verb: str, *args: Any, **options: Any) -> Any:
         """Ask the model and one of the handles the same thing."""
-        self.steps += 1
-        handle = self.handles[self.steps % HANDLES]
+        self.calls += 1
+        handle = self.handles[self.calls % HANDLES]
         expected = self.run(getattr(self.model, verb)(*args, **options))
         answer = self.run(getattr(handle, verb)(*args, **options))
         assert answer == expected, f"{verb}: the model answers {expected}, the store {answer}"
         return expected
 
-    # --- what must be equal after every step --------------------------------------------------
+    def tell(self, verb: str, *args: Any, **options: Any) -> Any:
+        """The same, as a step of the story that a failure prints."""
+        said = [*map(repr, args), *(f"{name}={value!r}" for name, value in options.items())]
+        note(f"    {verb}({', '.join(said)})")
+        return self.both(verb, *args, **options)
+
+    @initialize(wanted=st.lists(requests, min_size=3, max_size=6))
+    def begin(self, wanted: list[dict[str, Any]]) -> None:
+        self.tell("enqueue", [self._new(**one) for one in wanted])
+
+    @rule(action=st.sampled_from(ACTIONS), data=st.data())
+    def act(self, action: str, data: st.DataObject) -> None:
+        getattr(self, action)(data.draw)
 
     @invariant()
-    def compare_jobs(self) -> None:
-        page = self.both("find", Filter(), limit=1_000)
-        self.jobs = page.jobs
+    def compare(self) -> None:
+        """After every step both show the same jobs; after every fourth the same tables, too."""
+        self.steps += 1
+        self.jobs = self.both("find", Filter(), limit=1_000).jobs
         if self.steps % 4 == 0:
             self.compare_tables()
 
@@ -178,33 +196,29 @@ class Agreement(RuleBasedStateMachine):
 
     # --- time ---------------------------------------------------------------------------------
 
-    @rule(span=st.sampled_from(MOVES))
-    def advance(self, span: timedelta) -> None:
-        self.move(self.clock.now + span)
-
-    @rule(early=st.booleans())
-    def advance_to_the_next_instant_that_matters(self, early: bool) -> None:
-        moments = [job.locked_until or job.run_at for job in self.jobs if job.finished_at is None]
-        coming = [moment for moment in moments if moment > self.clock.now + MICROSECOND]
-        if coming:
-            self.move(min(coming) - MICROSECOND * early)
-
     def move(self, now: datetime) -> None:
+        note(f"    the clock shows {now}")
         self.clock.now = now
         self.run(self.lab.set_clock(now))
 
+    def advance(self, draw: Draw) -> None:
+        self.move(self.clock.now + draw(st.sampled_from(MOVES)))
+
+    def advance_to_an_instant_that_matters(self, draw: Draw) -> None:
+        """The next end of a lease or the next time at which a job is due; or just before it."""
+        moments = [job.locked_until or job.run_at for job in self.jobs if job.finished_at is None]
+        coming = [moment for moment in moments if moment > self.clock.now + MICROSECOND]
+        if coming:
+            self.move(min(coming) - draw(st.sampled_from((0, 0, 1))) * MICROSECOND)
+
     # --- the life of a job --------------------------------------------------------------------
 
-    @initialize(wanted=st.lists(requests, min_size=3, max_size=6))
-    def begin(self, wanted: list[dict[str, Any]]) -> None:
-        self.enqueue(wanted, [])
-
-    @rule(wanted=st.lists(requests, max_size=3), again=st.lists(number, max_size=2))
-    def enqueue(self, wanted: list[dict[str, Any]], again: list[int]) -> None:
+    def enqueue(self, draw: Draw) -> None:
         """New jobs, and some that were sent before."""
+        again = draw(st.lists(number, max_size=2))
         jobs = [_nth(self.made, n) for n in again if self.made]
-        jobs += [self._new(**one) for one in wanted]
-        self.both("enqueue", jobs)
+        jobs += [self._new(**one) for one in draw(st.lists(requests, max_size=3))]
+        self.tell("enqueue", jobs)
 
     def _new(self, offset: timedelta | None, shelf: int, **fields: Any) -> NewJob:
         job = NewJob(
@@ -217,17 +231,11 @@ class Agreement(RuleBasedStateMachine):
         self.made.append(job)
         return job
 
-    @rule(worker=workers, limit=limits, lease=leases)
-    def claim(self, worker: str, limit: int, lease: timedelta) -> None:
-        for queue in QUEUES:
-            self._claim(queue, worker, limit, lease, None)
-
-    @rule(queue=queues, worker=workers, limit=limits, lease=leases, tasks=some_tasks)
-    def claim_known_tasks(self, queue: str, worker: str, limit: int, lease: timedelta, tasks: tuple[str, ...]) -> None:
-        self._claim(queue, worker, limit, lease, tasks)
-
-    def _claim(self, *what: Any) -> None:
-        self.claims += self.both("claim", *what)
+    def claim(self, draw: Draw) -> None:
+        worker, limit, lease, tasks = draw(st.tuples(workers, limits, leases, some_tasks))
+        busy = {job.queue for job in self.jobs if job.finished_at is None}
+        queue = draw(st.sampled_from([*sorted(busy), "a"]))
+        self.claims += self.tell("claim", queue, worker, limit, lease, tasks)
 
     @property
     def held(self) -> list[Claim]:
@@ -235,122 +243,102 @@ class Agreement(RuleBasedStateMachine):
         owners = {(job.id, job.epoch) for job in self.jobs if job.state is State.RUNNING}
         return [one for one in self.claims if (one.id, one.epoch) in owners] or self.claims
 
-    @precondition(lambda self: self.claims)
-    @rule(stale=st.booleans(), other=workers, which=numbers, lease=leases, known=st.booleans())
-    def heartbeat(self, stale: bool, other: str, which: list[int], lease: timedelta, known: bool) -> None:
-        claims = [_nth(self.claims if stale else self.held, n) for n in which]
-        worker = other if stale else claims[0].worker
-        info = None if known else {"lease": lease.total_seconds()}
-        self.both("heartbeat", worker, claims, lease, info)
+    def heartbeat(self, draw: Draw) -> None:
+        if self.claims:
+            stale, other, known = draw(st.tuples(st.booleans(), workers, st.booleans()))
+            claims = [_nth(self.claims if stale else self.held, n) for n in draw(numbers)]
+            worker, lease = other if stale else claims[0].worker, draw(leases)
+            info = None if known else {"lease": lease.total_seconds()}
+            self.tell("heartbeat", worker, claims, lease, info)
 
-    @precondition(lambda self: self.claims)
-    @rule(n=number, lease=leases)
-    def ask_for_a_cancel(self, n: int, lease: timedelta) -> None:
-        claim = _nth(self.held, n)
-        self.both("cancel", Filter(ids=(claim.id,)))
-        self.both("heartbeat", claim.worker, [claim], lease)
+    def settle(self, draw: Draw) -> None:
+        """Some of what is held; sometimes the call is sent twice."""
+        if self.claims:
+            items: dict[tuple[UUID, int, str], Settlement] = {}
+            for n, outcome in draw(st.lists(st.tuples(number, outcomes), min_size=1, max_size=3)):
+                claim = _nth(self.held, n)
+                items[claim.id, claim.epoch, claim.worker] = claim.settled(outcome)
+            for _ in range(draw(st.sampled_from((1, 1, 2)))):
+                self.tell("settle", list(items.values()))
 
-    @precondition(lambda self: self.claims)
-    @rule(which=st.lists(st.tuples(number, outcomes), min_size=1, max_size=4), twice=st.booleans())
-    def settle(self, which: list[tuple[int, Outcome]], twice: bool) -> None:
-        items: dict[tuple[UUID, int, str], Settlement] = {}
-        for n, outcome in which:
-            claim = _nth(self.held, n)
-            items[claim.id, claim.epoch, claim.worker] = claim.settled(outcome)
-        for _ in range(1 + twice):
-            self.both("settle", list(items.values()))
+    def settle_late_or_forged(self, draw: Draw) -> None:
+        if self.claims:
+            claim, outcome = _nth(self.claims, draw(number)), draw(outcomes)
+            epoch = claim.epoch + draw(st.sampled_from((0, 0, 0, -1, 1)))
+            worker = draw(st.sampled_from((claim.worker, claim.worker, "ann")))
+            self.tell("settle", [Settlement(claim.id, epoch, worker, outcome)])
 
-    @precondition(lambda self: self.claims)
-    @rule(n=number, outcome=outcomes, forged=st.sampled_from((None, None, "ann", -1, 1)))
-    def settle_late_or_forged(self, n: int, outcome: Outcome, forged: str | int | None) -> None:
-        claim = _nth(self.claims, n)
-        epoch = claim.epoch + forged if isinstance(forged, int) else claim.epoch
-        worker = forged if isinstance(forged, str) else claim.worker
-        items = [Settlement(claim.id, epoch, worker, outcome)]
-        self.both("settle", items)
+    def ask_for_a_cancel(self, draw: Draw) -> None:
+        if self.claims:
+            claim = _nth(self.held, draw(number))
+            self.tell("cancel", Filter(ids=(claim.id,)))
+            self.tell("heartbeat", claim.worker, [claim], draw(leases))
 
-    # --- looking ------------------------------------------------------------------------------
-
-    @rule(data=st.data(), choice=choices, limit=limits)
-    def find_page_by_page(self, data: st.DataObject, choice: str, limit: int) -> None:
-        which, after = self._filter(data, choice), None
-        for _ in range(3):
-            after = self.both("find", which, after, limit).after
-            if after is None:
-                break
+    def sweep(self, draw: Draw) -> None:
+        self.tell("sweep", draw(limits))
 
     # --- an operator --------------------------------------------------------------------------
 
-    @rule(
-        data=st.data(),
-        choice=choices,
-        verb=st.sampled_from(VERBS),
-        limit=limits,
-        dry_run=st.sampled_from((False, False, False, True)),
-    )
-    def change(self, data: st.DataObject, choice: str, verb: str, limit: int, dry_run: bool) -> None:
-        which = self._filter(data, choice)
-        extra: list[Any] = []
-        options: dict[str, Any] = {"dry_run": dry_run, "limit": limit}
-        if verb in {"cancel", "delete"}:
-            options["force"] = data.draw(st.booleans(), "force")
-        elif verb == "reprioritise":
-            extra = [data.draw(st.integers(-1, 1), "priority")]
-        elif verb == "reschedule":
-            extra = [self.clock.now + (data.draw(offsets, "offset") or timedelta(0))]
-        note(f"{verb}({which}, {extra}, {options})")
-        answer = self.both(verb, which, *extra, **options)
-        if answer.after is not None:
-            options["after"] = answer.after
-            self.both(verb, which, *extra, **options)
+    def look(self, draw: Draw) -> None:
+        """Page by page."""
+        which, limit, after = self._filter(draw), draw(limits), None
+        for _ in range(3):
+            if (after := self.tell("find", which, after, limit).after) is None:
+                break
+        if self.made:
+            self.tell("get", _nth(self.made, draw(number)).id)
 
-    def _filter(self, data: st.DataObject, choice: str) -> Filter:
+    def change(self, draw: Draw) -> None:
+        verb, which, extra = draw(st.sampled_from(VERBS)), self._filter(draw), []
+        dry_run = draw(st.sampled_from((False, False, False, True)))
+        options: dict[str, Any] = {"dry_run": dry_run, "limit": draw(limits)}
+        if verb in {"cancel", "delete"}:
+            options["force"] = draw(st.booleans())
+        elif verb == "reprioritise":
+            extra = [draw(st.integers(-1, 1))]
+        elif verb == "reschedule":
+            extra = [self.clock.now + (draw(offsets) or timedelta(0))]
+        answer = self.tell(verb, which, *extra, **options)
+        if answer.after is not None:
+            self.tell(verb, which, *extra, **options, after=answer.after)
+
+    def requeue_what_is_finished(self, draw: Draw) -> None:
+        states = draw(st.sampled_from(((State.FAILED,), tuple(sorted(FINISHED)))))
+        self.tell("requeue", Filter(states=states), limit=draw(limits))
+
+    def _filter(self, draw: Draw) -> Filter:
         fields: dict[str, Any] = {"everything": True}
-        match choice:
+        match draw(choices):
             case "ids" if self.made:
-                fields = {"ids": tuple(_nth(self.made, n).id for n in data.draw(numbers, "jobs"))}
+                fields = {"ids": tuple(_nth(self.made, n).id for n in draw(numbers))}
             case "held" if self.claims:
-                fields = {"ids": tuple(_nth(self.held, n).id for n in data.draw(numbers, "claims"))}
+                fields = {"ids": tuple(_nth(self.held, n).id for n in draw(numbers))}
             case "queues":
-                fields = {"queues": (data.draw(queues, "queue"),)}
+                fields = {"queues": (draw(queues),)}
             case "tasks":
                 fields = {"tasks": ("t1", "t3"), "queues": ("a", "b")}
             case "states":
-                states = st.lists(st.sampled_from(State), max_size=2)
-                fields = {"states": tuple(data.draw(states, "states"))}
+                fields = {"states": tuple(draw(st.lists(st.sampled_from(State), max_size=2)))}
             case "workers":
-                fields = {"workers": (data.draw(workers, "worker"),)}
+                fields = {"workers": (draw(workers),)}
             case "keys":
                 fields = {"keys": ("k1",)}
-            case "created":
-                fields = {"created_since": START + SECOND, "created_before": self.clock.now}
-            case "finished":
-                fields = {"finished_since": START, "finished_before": self.clock.now}
+            case "times":
+                what = draw(st.sampled_from(("created", "finished")))
+                fields = {f"{what}_since": START + SECOND, f"{what}_before": self.clock.now}
         return Filter(**fields)
 
-    @rule(
-        action=st.sampled_from(("sweep", "sweep", "prune", "prune", "get", "pause", "resume", "order")),
-        limit=limits,
-        span=st.sampled_from((timedelta(0), timedelta(0), SECOND, timedelta(hours=1))),
-        queue=queues,
-    )
-    def keep_house(self, action: str, limit: int, span: timedelta, queue: str) -> None:
-        match action:
-            case "sweep":
-                self.both("sweep", limit)
-            case "prune":
-                retention = Retention(succeeded=span, failed=None if limit == 1 else span)
-                self.both("prune", retention, limit)
-            case "get" if self.made:
-                self.both("get", _nth(self.made, limit).id)
-            case "pause":
-                self.both("pause", queue)
-            case "resume":
-                for each in QUEUES:
-                    self.both("resume", each)
-            case "order":
-                order = Order.LIFO if limit > 1 else Order.FIFO
-                self.both("configure", queue, order=order)
+    def prune(self, draw: Draw) -> None:
+        spans = st.sampled_from((None, timedelta(0), timedelta(0), SECOND))
+        retention = Retention(succeeded=draw(spans), failed=draw(spans), cancelled=draw(spans))
+        self.tell("prune", retention, draw(limits))
+
+    def set_up_a_queue(self, draw: Draw) -> None:
+        queue, what = draw(queues), draw(st.sampled_from(("pause", "resume", "fifo", "lifo")))
+        if what in {"pause", "resume"}:
+            self.tell(what, queue)
+        else:
+            self.tell("configure", queue, order=Order(what))
 
 
 def _nth(remembered: Sequence[T], n: int) -> T:

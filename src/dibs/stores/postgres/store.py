@@ -32,7 +32,7 @@ from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
-from dibs.stores.postgres import migrate, rows
+from dibs.stores.postgres import rows, schema
 from dibs.stores.postgres.connection import connect, connect_pool, speaking_dibs
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
@@ -74,8 +74,8 @@ class PostgresStore(BulkVerbs):
                 self._pool = await connect_pool(self._url, self._options)
         async with speaking_dibs(self._url), self._pool.acquire() as connection:
             if self._options.migrate == "auto":
-                await migrate.up(connection)
-            migrate.check(await migrate.status(connection), self._url)
+                await schema.up(connection)
+            schema.check(await schema.status(connection), self._url)
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -263,5 +263,5 @@ class PostgresStore(BulkVerbs):
         await self._fetch("select dibs.resume($1)", rules.name(queue, "queue"))
 
     async def configure(self, queue: str, *, order: Order) -> None:
-        lifo = Order(order) is Order.LIFO
+        lifo = rules.order(order) is Order.LIFO
         await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)

@@ -10,12 +10,18 @@ from dibs.testing.clock import START
 class Lab(ABC):
     """An empty store, as many handles on it as a test wants, and its clock.
 
-    ``start`` empties the store, ``stop`` closes all handles. The store's clock stands still: only ``set_clock``
-    moves it, for all handles at once.
+    ``start`` empties the store, ``stop`` closes all handles. The store's clock stands still: only
+    ``set_clock`` moves it, for all handles at once.
     """
 
     url: str | None = None
-    """Where another process finds the same kind of store, on the real clock; None if it cannot."""
+    """Where ``open_store`` in another process finds this store; None if no other process can."""
+
+    threadsafe = False
+    """Whether one handle may be used from several threads, each with a loop of its own."""
+
+    race_jobs = 200_000
+    """How many jobs the largest race is about in the long run; a tenth of it otherwise."""
 
     def __init__(self) -> None:
         self.now = START
@@ -44,6 +50,14 @@ class Lab(ABC):
         await store.setup()
         self._handles.append(store)
         return store
+
+    async def share(self) -> str | None:
+        """Put the store on the real clock and answer its ``url``: other processes come now.
+
+        A lab whose clock lives in the store itself has to put the real one back here. The lab's own
+        handles and its clock are not used after that.
+        """
+        return self.url
 
     async def set_clock(self, now: datetime) -> None:
         """Set the store's clock, forwards or backwards."""

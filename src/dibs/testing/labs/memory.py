@@ -11,6 +11,8 @@ from dibs.testing.labs.base import Lab
 class MemoryLab(Lab):
     """A new, empty memory store."""
 
+    threadsafe = True
+
     def __init__(self) -> None:
         super().__init__()
         self._clock = FakeClock()

@@ -5,6 +5,7 @@ create function dibs.stand_ins(ids uuid[], queues text[], keys text[], fresh uui
 returns table (id uuid, created boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -17,13 +18,13 @@ begin
     ), resolved as (
         select
             item.place,
-            item.nth = 1 and item.id = any (fresh) as created,
+            item.nth = 1 and added.id is not null as created,
             coalesce(
                 (select job.id from dibs.job where job.id = item.id),
                 (select finished.id from dibs.finished where finished.id = item.id),
                 (select job.id from dibs.job where job.queue = item.queue and job.key = item.key)
             ) as id
-        from item
+        from item left join unnest(fresh) as added (id) on added.id = item.id
     )
     select array_agg(resolved.id order by resolved.place), array_agg(resolved.created order by resolved.place)
     into stand_ins, news

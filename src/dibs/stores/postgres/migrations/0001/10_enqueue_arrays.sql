@@ -6,15 +6,16 @@ create function dibs.enqueue_arrays(
 ) returns table (id uuid, created boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
-set enable_hashjoin = off
-set enable_mergejoin = off
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    fresh uuid[];
+    fresh uuid[] := '{}';
+    finished_before uuid[] := '{}';
+    stored uuid[];
+    known uuid[];
     due text[];
-    stale uuid[];
 begin
     loop
         -- Two calls with the same keys take them in the same order, so they cannot deadlock.
@@ -22,34 +23,35 @@ begin
             select * from unnest(ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas)
             with ordinality as item
                 (id, queue, task, args, priority, run_at, max_attempts, key, meta, place)
-        ), stored as (
+        ), added as (
             insert into dibs.job
                 (id, queue, task, args, priority, run_at, created_at, max_attempts, key, meta)
             select
                 item.id, item.queue, item.task, item.args, item.priority, coalesce(item.run_at, moment), moment,
                 item.max_attempts, item.key, item.meta
             from item
-            where fresh is null or item.id <> all (fresh)
+            where finished_before = '{}' or item.id <> all (finished_before)
             order by item.queue, item.key nulls first, case when item.key is null then item.id end, item.place
             on conflict do nothing
             returning job.id, job.queue, job.run_at
         )
-        select
-            fresh || coalesce(array_agg(stored.id), '{}'),
-            due || array_agg(distinct stored.queue) filter (where stored.run_at <= moment)
-        into fresh, due
-        from stored;
+        select array_agg(added.id), due || array_agg(distinct added.queue) filter (where added.run_at <= moment)
+        into stored, due
+        from added;
 
         -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen.
-        select array_agg(finished.id) into stale
-        from unnest(fresh) as stored (id) join dibs.finished on finished.id = stored.id;
-        if stale is not null then
-            delete from dibs.job where job.id = any (stale);
-            fresh := array(select unnest(fresh) except select unnest(stale));
+        select array_agg(finished.id) into known
+        from unnest(stored) as added (id) join dibs.finished on finished.id = added.id;
+        if known is null then
+            fresh := fresh || stored;
+        else
+            delete from dibs.job where job.id = any (known);
+            fresh := fresh || array(select unnest(stored) except select unnest(known));
+            finished_before := finished_before || known;
         end if;
 
         if cardinality(fresh) = cardinality(ids) then
-            return query select stored.id, true from unnest(ids) as stored (id);
+            return query select added.id, true from unnest(ids) as added (id);
             exit;
         end if;
         return query select * from dibs.stand_ins(ids, queues, keys, fresh);

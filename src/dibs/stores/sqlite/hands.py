@@ -1,0 +1,148 @@
+"""Threads that work on the file, so that no event loop waits for a disk. Each has a connection of its own."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from dibs.clock import Clock, to_micros
+from dibs.errors import StoreUnavailable
+from dibs.stores.sqlite.connect import Connection, translate
+
+T = TypeVar("T")
+Verb = Callable[[Connection, int], T]
+"""What a hand does for a caller: works on its connection, told what time it is in microseconds."""
+
+CLOSED = "this SQLite store is closed: call setup() first"
+
+
+class Ticket:
+    """One verb that somebody waits for."""
+
+    __slots__ = ("error", "future", "loop", "value", "verb")
+
+    def __init__(self, verb: Verb[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.verb = verb
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+def _resolve(tickets: Iterable[Ticket]) -> None:
+    for ticket in tickets:
+        if ticket.future.done():
+            continue  # the caller went away
+        if ticket.error is None:
+            ticket.future.set_result(ticket.value)
+        else:
+            ticket.future.set_exception(ticket.error)
+
+
+def deliver(tickets: list[Ticket]) -> None:
+    """Hand out the answers, waking each event loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+    for ticket in tickets:
+        by_loop.setdefault(ticket.loop, []).append(ticket)
+    for loop, of_it in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, of_it)
+        except RuntimeError:
+            continue  # that loop is closed: nobody waits there any more
+
+
+class Group(NamedTuple):
+    """What came in since the last look; ``last`` if nothing more will."""
+
+    tickets: list[Ticket]
+    last: bool
+
+
+class Hand:
+    """A thread that takes tickets one after the other. ``lock`` is held whenever it is inside SQLite."""
+
+    most = 1
+
+    def __init__(self, name: str, db: Connection, clock: Clock) -> None:
+        self.db = db
+        self.lock = threading.Lock()
+        self._clock = clock
+        self._desk: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._open = True
+        self._thread = threading.Thread(target=self._run, name=f"dibs-sqlite-{name}", daemon=True)
+        self._thread.start()
+
+    def ask(self, verb: Verb[T]) -> "asyncio.Future[T]":
+        """Have the verb done; the answer comes when what it wrote is certain."""
+        ticket = Ticket(verb, asyncio.get_running_loop())
+        with self._door:
+            if not self._open:
+                raise StoreUnavailable(CLOSED)
+            self._desk.put(ticket)
+        return ticket.future
+
+    def close(self) -> None:
+        """Do what was asked for until now, then give back the thread and the connection. May block."""
+        with self._door:
+            if self._open:
+                self._open = False
+                self._desk.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        group = Group([], last=False)
+        while not group.last:
+            group = self._next_group()
+            waiting = [ticket for ticket in group.tickets if not ticket.future.cancelled()]
+            try:
+                self._work(waiting)
+            except BaseException as problem:  # whatever it was, somebody waits for an answer
+                for ticket in waiting:
+                    ticket.error = ticket.error or problem
+                deliver(waiting)
+        with self.lock:
+            self.db.close()
+
+    def _next_group(self) -> Group:
+        ticket = self._desk.get()
+        tickets: list[Ticket] = []
+        while ticket is not None:
+            tickets.append(ticket)
+            if len(tickets) == self.most:
+                return Group(tickets, last=False)
+            try:
+                ticket = self._desk.get_nowait()
+            except queue.Empty:
+                return Group(tickets, last=False)
+        return Group(tickets, last=True)
+
+    def _work(self, tickets: list[Ticket]) -> None:
+        raise NotImplementedError
+
+    def _do(self, ticket: Ticket) -> None:
+        """Run the verb and keep what it answered."""
+        ticket.value = ticket.error = None
+        try:
+            ticket.value = ticket.verb(self.db, to_micros(self._clock()))
+        except apsw.Error as problem:
+            ticket.error = translate(problem, self.db.options)
+        except BaseException as problem:
+            ticket.error = problem
+
+
+class Reader(Hand):
+    """Reads, without waiting for the writer and without making it wait."""
+
+    def _work(self, tickets: list[Ticket]) -> None:
+        for ticket in tickets:
+            with self.lock:
+                try:
+                    with self.db.reading():
+                        self._do(ticket)
+                except apsw.Error as problem:
+                    ticket.error = translate(problem, self.db.options)
+        deliver(tickets)

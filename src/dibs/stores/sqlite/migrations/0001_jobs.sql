@@ -1,0 +1,92 @@
+-- Unfinished jobs, and nothing else, so that the table that is claimed from stays small.
+--
+-- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
+-- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
+-- it is running and a claim has seen that its lease expired. "unmet" counts the steps that a waiting job still needs.
+CREATE TABLE dibs_jobs (
+    id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    queue        TEXT    NOT NULL CHECK (length(queue) BETWEEN 1 AND 200),
+    task         TEXT    NOT NULL CHECK (length(task) BETWEEN 1 AND 200),
+    state        TEXT    NOT NULL CHECK (state IN ('waiting', 'queued', 'running')),
+    ready        INTEGER NOT NULL CHECK (ready IN (0, 1)),
+    priority     INTEGER NOT NULL CHECK (priority BETWEEN -32768 AND 32767),
+    run_at       INTEGER NOT NULL,
+    created_at   INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL DEFAULT 0,
+    max_attempts INTEGER NOT NULL CHECK (max_attempts BETWEEN 1 AND 1000),
+    epoch        INTEGER NOT NULL DEFAULT 0,
+    worker       TEXT,
+    locked_until INTEGER CHECK ((locked_until IS NOT NULL) = (state = 'running')),
+    cancel_asked INTEGER NOT NULL DEFAULT 0,
+    started_at   INTEGER,
+    outcome      TEXT,
+    key          TEXT    CHECK (length(key) BETWEEN 1 AND 200),
+    flow         BLOB,
+    step         TEXT,
+    unmet        INTEGER NOT NULL DEFAULT 0,
+    errors       TEXT    NOT NULL DEFAULT '[]',
+    meta         TEXT    NOT NULL DEFAULT '{}',
+    args         TEXT    NOT NULL
+);
+
+-- The line: every claim walks it from its beginning. The task stands in it so that jobs of other tasks are
+-- passed without being read.
+CREATE INDEX dibs_ready ON dibs_jobs (queue, priority, run_at, id, task) WHERE ready = 1;
+
+-- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
+CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
+
+-- Jobs that need others first: counted by queue.
+CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
+
+-- At most one unfinished job for each key of a queue.
+CREATE UNIQUE INDEX dibs_keys ON dibs_jobs (queue, key) WHERE key IS NOT NULL;
+
+-- Steps of a flow.
+CREATE INDEX dibs_flows ON dibs_jobs (flow) WHERE flow IS NOT NULL;
+
+-- Finished jobs.
+CREATE TABLE dibs_history (
+    id           BLOB    NOT NULL PRIMARY KEY,
+    queue        TEXT    NOT NULL,
+    task         TEXT    NOT NULL,
+    state        TEXT    NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    priority     INTEGER NOT NULL,
+    run_at       INTEGER NOT NULL,
+    created_at   INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL,
+    max_attempts INTEGER NOT NULL,
+    epoch        INTEGER NOT NULL,
+    worker       TEXT,
+    cancel_asked INTEGER NOT NULL,
+    started_at   INTEGER,
+    finished_at  INTEGER NOT NULL,
+    outcome      TEXT,
+    key          TEXT,
+    flow         BLOB,
+    step         TEXT,
+    errors       TEXT    NOT NULL,
+    meta         TEXT    NOT NULL,
+    args         TEXT    NOT NULL,
+    result       TEXT
+);
+
+-- Pruning takes the oldest of each state; counting reads this index alone.
+CREATE INDEX dibs_finished ON dibs_history (state, finished_at, id, queue);
+
+-- Steps of a flow.
+CREATE INDEX dibs_past_flows ON dibs_history (flow) WHERE flow IS NOT NULL;
+
+-- Queues that somebody paused or configured; the others have the defaults.
+CREATE TABLE dibs_queues (
+    name   TEXT    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
+    paused INTEGER NOT NULL DEFAULT 0,
+    "order" TEXT   NOT NULL DEFAULT 'fifo' CHECK ("order" IN ('fifo', 'lifo'))
+) WITHOUT ROWID;
+
+-- Workers, by their heartbeats.
+CREATE TABLE dibs_workers (
+    name    TEXT    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
+    seen_at INTEGER NOT NULL,
+    info    TEXT    NOT NULL DEFAULT '{}'
+) WITHOUT ROWID;

@@ -1,0 +1,132 @@
+"""Between rows and values."""
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from dibs import limits as rules
+from dibs.clock import from_micros
+from dibs.job import AttemptError, Claim, Job, State
+from dibs.stores.sqlite.connect import Row
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.Encoder().encode
+
+
+_uuid_decoder = msgspec.msgpack.Decoder(UUID)
+
+
+def as_uuid(sixteen: bytes) -> UUID:
+    """What ``UUID(bytes=…)`` gives, in a quarter of its time: a claim makes one for every job."""
+    return _uuid_decoder.decode(b"\xc4\x10" + sixteen)  # MessagePack: binary of length 16
+
+
+class Attempt(NamedTuple):
+    """A running job, as far as the end of its attempt needs it: the columns of held.sql and its like."""
+
+    id: bytes
+    run_at: int
+    attempts: int
+    max_attempts: int
+    epoch: int
+    worker: str
+    started_at: int
+    cancel_asked: int
+    errors: str
+
+
+class _Error(msgspec.Struct, array_like=True, frozen=True):
+    """An AttemptError as it is stored: an array, its times in microseconds."""
+
+    attempt: int
+    epoch: int
+    worker: str
+    started_at: int
+    ended_at: int
+    error: str
+    traceback: str
+
+
+_errors_decoder = msgspec.json.Decoder(list[_Error])
+
+
+def blamed(attempt: Attempt, now: int, error: str, traceback: str = "") -> str:
+    """The errors of the job with that of its current attempt added, as JSON."""
+    errors = _errors_decoder.decode(attempt.errors)
+    errors.append(_Error(attempt.attempts, attempt.epoch, attempt.worker, attempt.started_at, now, error, traceback))
+    return _encode(errors[-rules.ERRORS_KEPT :]).decode()
+
+
+def _as_error(error: _Error) -> AttemptError:
+    return AttemptError(
+        attempt=error.attempt,
+        epoch=error.epoch,
+        worker=error.worker,
+        started_at=from_micros(error.started_at),
+        ended_at=from_micros(error.ended_at),
+        error=error.error,
+        traceback=error.traceback,
+    )
+
+
+def _moment(micros: int | None) -> Any:
+    return None if micros is None else from_micros(micros)
+
+
+def as_job(row: Row) -> Job:
+    """A row of get.sql and its like."""
+    id_, queue, task, args, state, priority, run_at, created_at, attempts, max_attempts = row[:10]
+    epoch, worker, locked_until, cancel_asked, started_at, finished_at, result = row[10:17]
+    errors, key, flow, step, meta = row[17:]
+    return Job(
+        id=as_uuid(id_),
+        queue=queue,
+        task=task,
+        args=_decode(args),
+        state=State(state),
+        priority=priority,
+        run_at=from_micros(run_at),
+        created_at=from_micros(created_at),
+        attempts=attempts,
+        max_attempts=max_attempts,
+        epoch=epoch,
+        worker=worker,
+        locked_until=_moment(locked_until),
+        cancel_asked=bool(cancel_asked),
+        started_at=_moment(started_at),
+        finished_at=_moment(finished_at),
+        result=None if result is None else _decode(result),
+        errors=() if errors == "[]" else tuple(map(_as_error, _errors_decoder.decode(errors))),
+        key=key,
+        flow=None if flow is None else as_uuid(flow),
+        step=step,
+        meta=_decode(meta),
+    )
+
+
+def as_claims(taken: list[tuple[int, list[Row]]], queue: str, worker: str, locked_until: int) -> list[Claim]:
+    """The rows of take.sql, by priority, each already in order."""
+    until = from_micros(locked_until)
+    return [
+        Claim(
+            id=as_uuid(id_),
+            epoch=epoch,
+            worker=worker,
+            queue=queue,
+            task=task,
+            args=_decode(args),
+            priority=priority,
+            run_at=from_micros(run_at),
+            created_at=from_micros(created_at),
+            attempt=attempts,
+            max_attempts=max_attempts,
+            locked_until=until,
+            key=key,
+            flow=None if flow is None else as_uuid(flow),
+            step=step,
+            meta={} if meta == "{}" else _decode(meta),
+        )
+        for priority, rows in taken
+        for run_at, id_, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta in rows
+    ]

@@ -1,0 +1,96 @@
+"""What the owner of a claim may still write: outcomes and heartbeats. Every statement carries the fence."""
+
+from collections.abc import Sequence
+
+from dibs.clock import span_micros
+from dibs.job import Claim
+from dibs.limits import Settled
+from dibs.outcome import Pulse, Verdict
+from dibs.stores.sqlite import statements as sql
+from dibs.stores.sqlite.claiming import retire
+from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.rows import Attempt, blamed
+
+# What the driver raises for a worker or an epoch that no claim can have had: a lone surrogate, a huge number.
+_IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
+
+
+def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
+    """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
+    if len(items) > 1 and all(item.kind == "succeeded" for item in items):
+        db.rows("SAVEPOINT dibs_all")
+        if _succeed_all(db, items, now):
+            db.rows("RELEASE dibs_all")
+            return [Verdict.ACCEPTED] * len(items)
+        db.rows("ROLLBACK TO dibs_all")
+        db.rows("RELEASE dibs_all")
+    return [_settle(db, item, now) for item in items]
+
+
+def _succeed_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
+    ids = [item.id.bytes for item in items]
+    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(ids, items, strict=True)]
+    try:
+        if db.run_all(sql.SUCCEED, fences) < len(items):
+            return False
+    except _IMPOSSIBLE:
+        return False
+    db.run_all(sql.REMOVE, [(job,) for job in ids])
+    return True
+
+
+def _settle(db: Connection, item: Settled, now: int) -> Verdict:
+    job = item.id.bytes
+    try:
+        if item.kind == "succeeded":
+            if db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
+                db.run(sql.REMOVE, (job,))
+                return Verdict.ACCEPTED
+        elif row := db.row(sql.HELD, (job, item.epoch, item.worker, now)):
+            _end_attempt(db, Attempt(*row), item, now)
+            return Verdict.ACCEPTED
+        again = db.row(sql.SETTLED_BEFORE, (job, item.epoch, item.worker, item.kind))
+    except _IMPOSSIBLE:
+        again = None
+    return Verdict.ACCEPTED if again else Verdict.LOST
+
+
+def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
+    """Anything but a success."""
+    errors = None if item.error is None else blamed(attempt, now, item.error, item.traceback)
+    run_at, attempts = now + span_micros(item.delay), attempt.attempts
+    state: str | None = None
+    match item.kind:
+        case "failed" | "cancelled":
+            state = item.kind
+        case _ if attempt.cancel_asked:
+            state = "cancelled"
+        case "retry" if attempts >= attempt.max_attempts:
+            state = "failed"
+        case "snoozed":
+            attempts -= 1
+        case "released":
+            attempts -= 1
+            run_at = attempt.run_at
+    if state is not None:
+        retire(db, attempt.id, state, now, outcome=item.kind, errors=errors)
+    else:
+        db.run(sql.PUT_BACK, (attempt.id, run_at, attempts, item.kind, errors))
+
+
+def heartbeat(
+    db: Connection, worker: str, claims: Sequence[Claim], *, lease: int, info: str | None, now: int
+) -> list[Pulse]:
+    """Record that the worker was seen and renew what it still holds."""
+    db.run(sql.SEEN, (worker, now, info))
+    return [_beat(db, worker, claim, lease, now) for claim in claims]
+
+
+def _beat(db: Connection, worker: str, claim: Claim, lease: int, now: int) -> Pulse:
+    try:
+        row = db.row(sql.BEAT, (claim.id.bytes, claim.epoch, worker, now, now + lease))
+    except _IMPOSSIBLE:
+        return Pulse.LOST
+    if row is None:
+        return Pulse.LOST
+    return Pulse.CANCEL if row[0] else Pulse.HELD

@@ -1,0 +1,3 @@
+-- Drop a finished job.
+-- ?1 id
+DELETE FROM dibs_history WHERE id = ?1

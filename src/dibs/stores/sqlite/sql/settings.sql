@@ -1,0 +1,2 @@
+-- Every queue that has settings.
+SELECT name, paused, "order" FROM dibs_queues

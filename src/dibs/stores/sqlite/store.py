@@ -1,0 +1,247 @@
+"""The SQLite store: what ``dibs.store.Store`` promises, on one file that any number of processes share."""
+
+import asyncio
+import os
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from dibs import limits as rules
+from dibs.clock import Clock, span_micros, system_clock
+from dibs.errors import StoreUnavailable
+from dibs.job import (
+    Change,
+    Changed,
+    Claim,
+    Enqueued,
+    Filter,
+    Job,
+    NewJob,
+    Order,
+    Page,
+    QueueCounts,
+    Retention,
+    Settlement,
+    WorkerInfo,
+)
+from dibs.limits import Limits
+from dibs.outcome import Pulse, Verdict
+from dibs.store import CHUNK
+from dibs.stores.bulk import BulkVerbs
+from dibs.stores.sqlite import changing, claiming, enqueueing, forks, looking, schema, settling, watching
+from dibs.stores.sqlite.connect import Connection, translated
+from dibs.stores.sqlite.hands import CLOSED, Reader, T, Verb
+from dibs.stores.sqlite.options import BUSY_TIMEOUT, Options, parse
+from dibs.stores.sqlite.rows import as_claims
+from dibs.stores.sqlite.watching import Waiter, Watcher
+from dibs.stores.sqlite.writer import Writer
+
+
+class _Open(NamedTuple):
+    """The threads of a handle that was set up."""
+
+    writer: Writer
+    reader: Reader
+    watcher: Watcher
+
+
+class SQLiteStore(BulkVerbs):
+    """Jobs in an SQLite file; safe to use from several threads, event loops and processes at once."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock = system_clock,
+        limits: Limits = rules.DEFAULT,
+        synchronous: str = "full",
+        busy_timeout: float = BUSY_TIMEOUT,
+        migrate: bool = False,
+    ) -> None:
+        self._options = Options(
+            path=Path(path),
+            synchronous=synchronous,
+            busy_timeout=busy_timeout,
+            migrate=migrate,
+            limits=limits,
+        )
+        self._clock = clock
+        self._limits = limits
+        self._open: _Open | None = None
+        self._closed = CLOSED
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock = system_clock) -> "SQLiteStore":
+        """The store of a URL such as ``sqlite:///jobs.db?synchronous=normal``."""
+        given = parse(url)
+        return cls(
+            given.path,
+            clock=clock,
+            limits=given.limits,
+            synchronous=given.synchronous,
+            busy_timeout=given.busy_timeout,
+            migrate=given.migrate,
+        )
+
+    # --- coming and going -----------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        if self._open is not None:
+            return
+        opened = await asyncio.to_thread(self._connect)
+        if self._hands():  # somebody else was faster
+            await asyncio.to_thread(_close, opened)
+        else:
+            self._open = opened
+            forks.handles.add(self)
+
+    def _connect(self) -> _Open:
+        connections: list[Connection] = []
+        try:
+            with translated(self._options):
+                connections.append(Connection(self._options))
+                schema.ensure(connections[0])
+                connections += [Connection(self._options), Connection(self._options)]
+        except BaseException:
+            for connection in connections:
+                connection.close()
+            raise
+        writing, reading, watching_ = connections
+        watcher = Watcher(watching_, self._clock)
+        reader = Reader("reader", reading, self._clock)
+        return _Open(Writer(writing, self._clock, watcher.ring), reader, watcher)
+
+    async def close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            forks.handles.discard(self)
+            await asyncio.to_thread(_close, opened)
+
+    def _hands(self) -> Sequence[forks.Resting]:
+        return self._open or ()
+
+    def _forked(self) -> None:
+        self._open = None
+        self._closed = "this SQLite store was opened before a fork: open another one in the child process"
+
+    def _write(self, verb: Verb[T]) -> "asyncio.Future[T]":
+        if self._open is None:
+            raise StoreUnavailable(self._closed)
+        return self._open.writer.ask(verb)
+
+    def _read(self, verb: Verb[T]) -> "asyncio.Future[T]":
+        if self._open is None:
+            raise StoreUnavailable(self._closed)
+        return self._open.reader.ask(verb)
+
+    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+        found = await self._read(lambda db, now: watching.ready(db, queues, now))
+        opened, seconds = self._open, timeout.total_seconds()
+        if found or seconds <= 0:
+            return found
+        if opened is None:
+            raise StoreUnavailable(self._closed)
+        waiter = Waiter(frozenset(queues))
+        opened.watcher.add(waiter)
+        try:
+            return await asyncio.wait_for(waiter.future, seconds)
+        except TimeoutError:
+            return frozenset()
+        finally:
+            opened.watcher.remove(waiter)
+
+    # --- the life of a job ----------------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        admitted = rules.admit(jobs, self._limits)
+        return await self._write(lambda db, now: enqueueing.enqueue(db, admitted, now))
+
+    async def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        tasks: Collection[str] | None = None,
+    ) -> list[Claim]:
+        known = rules.claimable(queue, worker, limit, lease, tasks)
+        names = None if known is None else msgspec.json.encode(known).decode()
+        wanted = claiming.Wanted(queue, worker, limit, span_micros(lease), names)
+        taken, locked_until = await self._write(lambda db, now: claiming.claim(db, wanted, now))
+        return as_claims(taken, queue, worker, locked_until)
+
+    async def heartbeat(
+        self,
+        worker: str,
+        claims: Sequence[Claim],
+        lease: timedelta,
+        info: Mapping[str, Any] | None = None,
+    ) -> list[Pulse]:
+        about = rules.beating(worker, claims, lease, info, self._limits)
+        span = span_micros(lease)
+        return await self._write(
+            lambda db, now: settling.heartbeat(db, worker, claims, lease=span, info=about, now=now)
+        )
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        items = rules.settleable(settlements, self._limits)
+        return await self._write(lambda db, now: settling.settle(db, items, now))
+
+    async def sweep(self, limit: int = CHUNK) -> int:
+        rules.limit(limit)
+        return await self._write(lambda db, now: claiming.sweep(db, limit, now))
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        return await self._read(lambda db, _: looking.get(db, job))
+
+    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+        rules.chosen(which, change=False)
+        rules.limit(limit)
+        return await self._read(lambda db, _: looking.find(db, which, after, limit))
+
+    async def counts(self) -> list[QueueCounts]:
+        return await self._read(looking.counts)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(lambda db, _: looking.workers(db))
+
+    # --- an operator's verbs --------------------------------------------------------------------------------
+
+    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+        return await self._read(lambda db, _: looking.count(db, which, change, after))
+
+    async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
+        return await self._write(
+            lambda db, now: changing.change_chunk(db, which, change, after=after, limit=limit, now=now)
+        )
+
+    async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
+        rules.limit(limit)
+        return await self._write(lambda db, now: changing.prune(db, retention, limit, now))
+
+    # --- queues ---------------------------------------------------------------------------------------------
+
+    async def pause(self, queue: str) -> None:
+        name = rules.name(queue, "queue")
+        await self._write(lambda db, _: changing.pause(db, name, True))
+
+    async def resume(self, queue: str) -> None:
+        name = rules.name(queue, "queue")
+        await self._write(lambda db, _: changing.pause(db, name, False))
+
+    async def configure(self, queue: str, *, order: Order) -> None:
+        name, wanted = rules.name(queue, "queue"), rules.order(order)
+        await self._write(lambda db, _: changing.configure(db, name, wanted.value))
+
+
+def _close(opened: _Open) -> None:
+    """The watcher last: the writer rings its bell."""
+    opened.writer.close()
+    opened.reader.close()
+    opened.watcher.close()

@@ -1,0 +1,142 @@
+"""Waiting for work: one thread per handle, asleep unless somebody waits.
+
+Another connection's commit changes ``PRAGMA data_version``, which costs two microseconds to read. So a commit
+of another process is noticed at the next look, within 25 ms; our own ring the bell.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import apsw
+
+from dibs.clock import Clock, to_micros
+from dibs.errors import StoreUnavailable
+from dibs.stores.sqlite import statements as sql
+from dibs.stores.sqlite.connect import Connection, translate
+from dibs.stores.sqlite.hands import CLOSED
+
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.025
+_LOOK_ANYWAY = 0.5
+"""Clocks can be set: look again this often, whatever is due when."""
+
+
+def ready(db: Connection, queues: Iterable[str], now: int) -> frozenset[str]:
+    """Those of the queues that may have due work."""
+    return frozenset(queue for queue in queues if db.rows(sql.READY, (queue, now))[0][0])
+
+
+def _until_next(db: Connection, queues: Iterable[str], now: int) -> float:
+    """Seconds until a job of the queues becomes claimable by itself."""
+    moments = [db.rows(sql.UPCOMING, (queue, now))[0][0] for queue in queues]
+    return min(((moment - now) / 1e6 for moment in moments if moment is not None), default=_LOOK_ANYWAY)
+
+
+class Waiter:
+    """Somebody who waits for any of some queues."""
+
+    def __init__(self, queues: frozenset[str]) -> None:
+        self.queues = queues
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[frozenset[str]] = self.loop.create_future()
+
+    def tell(self, answer: frozenset[str] | Exception) -> None:
+        with suppress(RuntimeError):  # its loop is closed
+            self.loop.call_soon_threadsafe(self._resolve, answer)
+
+    def _resolve(self, answer: frozenset[str] | Exception) -> None:
+        if not self.future.done():
+            if isinstance(answer, Exception):
+                self.future.set_exception(answer)
+            else:
+                self.future.set_result(answer)
+
+
+class Watcher:
+    """Looks after everybody who waits on one handle. ``lock`` is held whenever it is inside SQLite."""
+
+    def __init__(self, db: Connection, clock: Clock) -> None:
+        self.db = db
+        self.lock = threading.Lock()
+        self._clock = clock
+        self._bell = threading.Event()
+        self._door = threading.Lock()
+        self._open = True
+        self._waiters: set[Waiter] = set()
+        self._thread = threading.Thread(target=self._run, name="dibs-sqlite-watcher", daemon=True)
+        self._thread.start()
+
+    def add(self, waiter: Waiter) -> None:
+        with self._door:
+            if not self._open:
+                raise StoreUnavailable(CLOSED)
+            self._waiters.add(waiter)
+        self._bell.set()
+
+    def remove(self, waiter: Waiter) -> None:
+        with self._door:
+            self._waiters.discard(waiter)
+
+    def ring(self) -> None:
+        """Something changed: look at once, if anybody waits."""
+        if self._waiters:
+            self._bell.set()
+
+    def close(self) -> None:
+        with self._door:
+            self._open = False
+        self._bell.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._open:
+            self._bell.wait()
+            try:
+                self._watch()
+            except apsw.Error as problem:
+                self._dismiss(translate(problem, self.db.options))
+            except Exception as problem:  # such as a clock that fails
+                self._dismiss(problem)
+        self._dismiss(StoreUnavailable(CLOSED))
+        with self.lock:
+            self.db.close()
+
+    def _dismiss(self, error: Exception) -> None:
+        with self._door:
+            waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter.tell(error)
+
+    def _watch(self) -> None:
+        """Look whenever something may have changed, until nobody waits any more."""
+        version, next_look, pause = -1, 0.0, _FIRST_PAUSE
+        while self._open:
+            rung = self._bell.is_set()
+            self._bell.clear()
+            if not self._waiters:
+                return
+            with self.lock:
+                seen = self.db.rows("PRAGMA data_version")[0][0]
+                if rung or seen != version or time.monotonic() >= next_look:
+                    version, next_look = seen, time.monotonic() + self._look()
+            if self._bell.wait(max(_FIRST_PAUSE, min(pause, next_look - time.monotonic()))):
+                pause = _FIRST_PAUSE
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def _look(self) -> float:
+        """Tell those whose queues have work; answers after how many seconds to look again."""
+        with self._door:
+            waiters = list(self._waiters)
+        queues = frozenset().union(*(waiter.queues for waiter in waiters))
+        with self.db.reading():
+            now = to_micros(self._clock())
+            found = ready(self.db, queues, now)
+            pause = _until_next(self.db, queues - found, now)
+        for waiter in waiters:
+            if mine := waiter.queues & found:
+                self.remove(waiter)
+                waiter.tell(mine)
+        return min(pause, _LOOK_ANYWAY)

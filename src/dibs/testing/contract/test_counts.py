@@ -1,0 +1,146 @@
+"""Counts: every queue that has jobs or settings, by name, its jobs by state."""
+
+import pytest
+
+from dibs.job import Order, QueueCounts, State
+from dibs.outcome import Cancelled, Failed, Retry, Succeeded
+from dibs.store import Store
+from dibs.testing.contract.helpers import (
+    ALL,
+    MICROSECOND,
+    SECOND,
+    add,
+    add_one,
+    end,
+    finish,
+    only,
+    take,
+    take_one,
+)
+from dibs.testing.labs.base import Lab
+
+pytestmark = pytest.mark.asyncio
+
+
+async def one(store: Store) -> QueueCounts:
+    """The counts of the only queue."""
+    [counts] = await store.counts()
+    return counts
+
+
+def states(**counted: int) -> dict[State, int]:
+    """All six states, those not named at 0."""
+    return {state: counted.get(state.value, 0) for state in State}
+
+
+async def test_an_empty_store_has_no_queues(store: Store) -> None:
+    assert await store.counts() == []
+
+
+async def test_a_queue_counts_its_jobs_in_every_state(store: Store, lab: Lab) -> None:
+    await add(store, 7)
+    claims = await take(store, 5)
+    await end(store, claims[0], Succeeded())
+    await end(store, claims[1], Failed("x"))
+    await end(store, claims[2], Cancelled())
+    assert await store.counts() == [
+        QueueCounts(
+            queue="default",
+            paused=False,
+            order=Order.FIFO,
+            states=states(queued=2, running=2, succeeded=1, failed=1, cancelled=1),
+            scheduled=0,
+            oldest_due=lab.now,
+        )
+    ]
+
+
+async def test_queues_come_by_name_in_code_point_order(store: Store) -> None:
+    names = ["b", "B", "a", "ab", "a b", "a-b", "Z", "é", "e", "日本", "_", "10", "9", "🦊"]
+    for name in names:
+        await add_one(store, queue=name)
+    assert [counts.queue for counts in await store.counts()] == sorted(names)
+
+
+async def test_each_queue_counts_only_its_own(store: Store) -> None:
+    await add(store, 2, queue="a")
+    await add(store, 3, queue="b")
+    await take(store, 1, queue="b")
+    counted = {counts.queue: counts.states for counts in await store.counts()}
+    assert counted == {"a": states(queued=2), "b": states(queued=2, running=1)}
+
+
+async def test_scheduled_counts_what_is_not_due_yet(store: Store, lab: Lab) -> None:
+    await add_one(store)
+    await add(store, 2, run_at=lab.now + SECOND)
+    counts = await one(store)
+    assert (counts.scheduled, counts.states) == (2, states(queued=3))
+    await lab.set_clock(lab.now + SECOND - MICROSECOND)
+    assert (await one(store)).scheduled == 2
+    await lab.set_clock(lab.now + MICROSECOND)
+    assert (await one(store)).scheduled == 0
+
+
+async def test_a_retry_that_waits_is_scheduled(store: Store) -> None:
+    job = await add_one(store)
+    await finish(store, job, Retry("boom", SECOND))
+    counts = await one(store)
+    assert (counts.scheduled, counts.states, counts.oldest_due) == (1, states(queued=1), None)
+
+
+async def test_oldest_due_is_the_smallest_run_at_of_the_due(store: Store, lab: Lab) -> None:
+    start = lab.now
+    await add_one(store, priority=-1)
+    await add_one(store, run_at=start - SECOND, priority=9)
+    await add_one(store, run_at=start + SECOND)
+    assert (await one(store)).oldest_due == start - SECOND
+    await lab.advance(10)
+    await take(store, 2)
+    assert (await one(store)).oldest_due == start - SECOND
+    await take(store, 1)
+    assert (await one(store)).oldest_due is None
+
+
+async def test_a_running_job_is_not_due_even_when_expired(store: Store, lab: Lab) -> None:
+    await add_one(store)
+    await take_one(store)
+    await lab.advance(3600)
+    counts = await one(store)
+    assert (counts.oldest_due, counts.states) == (None, states(running=1))
+
+
+async def test_a_queue_without_jobs_or_settings_is_not_listed(store: Store) -> None:
+    job = await add_one(store, queue="gone")
+    await store.delete(only(job))
+    assert await store.counts() == []
+
+
+@pytest.mark.parametrize("setting", ["pause", "resume", "configure"])
+async def test_a_queue_with_settings_is_listed_without_jobs(store: Store, setting: str) -> None:
+    if setting == "configure":
+        await store.configure("mail", order=Order.LIFO)
+    else:
+        await getattr(store, setting)("mail")
+    assert await one(store) == QueueCounts(
+        queue="mail",
+        paused=setting == "pause",
+        order=Order.LIFO if setting == "configure" else Order.FIFO,
+        states=states(),
+        scheduled=0,
+        oldest_due=None,
+    )
+
+
+async def test_counts_follow_every_verb(store: Store, lab: Lab) -> None:
+    jobs = await add(store, 3)
+    await take(store, 1)
+    assert (await one(store)).states == states(queued=2, running=1)
+    await lab.advance(60)
+    await store.sweep()
+    assert (await one(store)).states == states(queued=3)
+    await store.cancel(only(jobs[0]))
+    assert (await one(store)).states == states(queued=2, cancelled=1)
+    await store.requeue(ALL)
+    assert (await one(store)).states == states(queued=3)
+    await store.delete(only(jobs[1]))
+    assert (await one(store)).states == states(queued=2)

@@ -1,0 +1,117 @@
+"""Claimers that race for jobs, in a process of their own: ``python -m dibs.testing.racer``.
+
+Reads its orders as one line of JSON, says "ready", begins at the next line, and ends when its input
+does: it cannot outlive the one who started it. ``race`` is the same for a thread.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+import msgspec
+
+from dibs.job import Claim
+from dibs.outcome import Succeeded, Verdict
+from dibs.store import Store
+from dibs.stores import open_store
+from dibs.testing.oracle import Log, Run
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process of claimers has to do."""
+
+    name: str
+    url: str = ""
+    folder: str
+    queue: str = "race"
+    claimers: int = 1
+    batches: tuple[int, ...] = (1,)
+    """Each claim asks for one of these many jobs."""
+    lease: float = 300.0
+    hold: int = 0
+    """If not 0: claim this many, say "holding" and sit on them until killed."""
+
+
+async def race(store: Store, orders: Orders) -> None:
+    """Claim and settle until no job is left."""
+    names = [f"{orders.name}.{n}" for n in range(orders.claimers)]
+    await asyncio.gather(*(_claimer(store, orders, name) for name in names))
+
+
+async def _claimer(store: Store, orders: Orders, worker: str) -> None:
+    random, lease = Random(worker), timedelta(seconds=orders.lease)
+    log = Log(Path(orders.folder, f"{worker}.log"))
+    last = None
+    try:
+        while claims := await store.claim(orders.queue, worker, random.choice(orders.batches), lease):
+            start = monotonic()
+            places = [(claim.priority, claim.run_at, claim.id) for claim in claims]
+            if places != sorted(places) or (last is not None and places[0] < last):
+                raise AssertionError(f"{worker} got jobs out of order")
+            last = places[-1]
+            await asyncio.sleep(0)
+            await _settle(store, claims, start, log)
+    finally:
+        log.close()
+
+
+async def _settle(store: Store, claims: list[Claim], start: float, log: Log) -> None:
+    end = monotonic()
+    verdicts = await store.settle([claim.settled(Succeeded(claim.worker)) for claim in claims])
+    for claim, verdict in zip(claims, verdicts, strict=True):
+        log.add(
+            Run(
+                job=claim.id,
+                epoch=claim.epoch,
+                worker=claim.worker,
+                start=start,
+                end=end,
+                verdict=verdict,
+            )
+        )
+        if verdict is not Verdict.ACCEPTED:
+            raise AssertionError(f"{claim.worker} lost {claim.id} within its lease")
+
+
+async def _hold(store: Store, orders: Orders) -> None:
+    lease, held = timedelta(seconds=orders.lease), 0
+    while held < orders.hold:
+        held += len(await store.claim(orders.queue, orders.name, orders.hold - held, lease))
+    print("holding", flush=True)
+    await asyncio.Event().wait()
+
+
+async def _main(orders: Orders, go: threading.Event) -> None:
+    store = open_store(orders.url)
+    await store.setup()
+    try:
+        print("ready", flush=True)
+        await asyncio.to_thread(go.wait)
+        await (_hold if orders.hold else race)(store, orders)
+    finally:
+        await store.close()
+
+
+def _listen(go: threading.Event) -> None:
+    sys.stdin.readline()
+    go.set()
+    sys.stdin.read()
+    os._exit(3)
+
+
+def main() -> None:
+    orders = msgspec.json.decode(sys.stdin.readline(), type=Orders)
+    go = threading.Event()
+    threading.Thread(target=_listen, args=[go], daemon=True).start()
+    asyncio.run(_main(orders, go))
+    sys.stdout.flush()
+    os._exit(0)  # the listener still reads: an ordinary exit would wait for its lock on stdin
+
+
+if __name__ == "__main__":
+    main()

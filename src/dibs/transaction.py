@@ -1,0 +1,77 @@
+"""Enqueueing in a transaction of your own: the job is there exactly if the rest of what you did is.
+
+.. code-block:: python
+
+    with psycopg.connect(url) as connection:
+        connection.execute("insert into orders …")
+        enqueue_in(connection, [NewJob(task="send_receipt")])
+
+A rollback leaves no job and wakes nobody. This is an extra of the SQL stores, beside the store protocol: the
+connection is yours, and dibs neither commits nor closes it.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from dibs.errors import ConfigurationError
+from dibs.job import Enqueued, NewJob
+from dibs.limits import DEFAULT, Limits
+
+_SYNC = "a psycopg, SQLAlchemy, Django, sqlite3 or apsw connection"
+_ASYNC = "an asyncpg, async psycopg or async SQLAlchemy connection"
+
+
+def enqueue_in(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFAULT) -> list[Enqueued]:
+    """Enqueue in the transaction that is open on ``connection``, with the promises of ``Store.enqueue``.
+
+    Takes a psycopg connection, a SQLAlchemy connection or session, Django's, or one of sqlite3 or apsw.
+    """
+    if _dialect(connection) == "postgresql":
+        from dibs.stores.postgres import transaction as postgres
+
+        return postgres.enqueue_in(connection, jobs, limits=limits)
+    if _dialect(connection) == "sqlite":
+        from dibs.stores.sqlite import transaction as sqlite
+
+        return sqlite.enqueue_in(connection, jobs, limits=limits)
+    raise _unknown(connection, _SYNC, "await enqueue_in_async(…) takes " + _ASYNC)
+
+
+async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFAULT) -> list[Enqueued]:
+    """The same for an asyncpg connection, an async psycopg one, or an async connection or session of SQLAlchemy."""
+    if hasattr(connection, "run_sync") and hasattr(connection, "sync_session" if _is_session(connection) else "engine"):
+        found: list[Enqueued] = await connection.run_sync(enqueue_in, jobs, limits=limits)
+        return found
+    if _package(connection) == "asyncpg" or type(connection).__name__ == "AsyncConnection":
+        from dibs.stores.postgres import transaction as postgres
+
+        return await postgres.enqueue_in_async(connection, jobs, limits=limits)
+    raise _unknown(connection, _ASYNC, "enqueue_in(…) takes " + _SYNC)
+
+
+def _dialect(connection: Any) -> str | None:
+    """Which database a synchronous connection leads to."""
+    if isinstance(connection, sqlite3.Connection) or _package(connection) == "apsw":
+        return "sqlite"
+    if _package(connection) == "psycopg" and not hasattr(connection, "__aenter__"):
+        return "postgresql"
+    if hasattr(connection, "vendor"):  # Django
+        return str(connection.vendor)
+    if _is_session(connection):  # SQLAlchemy
+        return str(connection.get_bind().dialect.name)
+    dialect = getattr(connection, "dialect", None)
+    return None if dialect is None or hasattr(connection, "run_sync") else str(dialect.name)
+
+
+def _is_session(connection: Any) -> bool:
+    return hasattr(connection, "get_bind")
+
+
+def _package(connection: Any) -> str:
+    return type(connection).__module__.partition(".")[0]
+
+
+def _unknown(connection: Any, takes: str, other: str) -> ConfigurationError:
+    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    return ConfigurationError(f"cannot enqueue through a {name}: pass {takes} ({other})")

@@ -1,0 +1,44 @@
+"""The stores that the contract suite runs on here: all four, each way to claim, each server version found."""
+
+import os
+from functools import cache, partial
+
+import pytest
+
+from dibs.testing.labs.base import Lab
+from dibs.testing.labs.memory import MemoryLab
+from dibs.testing.labs.postgres import PostgresLab
+from dibs.testing.labs.redis import RedisLab
+from dibs.testing.labs.sqlite import SQLiteLab
+from dibs.testing.plugin import LabFactory
+from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, addresses, redis_numbers
+from tests.servers import PostgresAddress, RedisAddress
+
+
+def pytest_dibs_labs(config: pytest.Config) -> dict[str, LabFactory]:
+    offered: dict[str, LabFactory] = {"memory": MemoryLab, "sqlite": SQLiteLab}
+    for label in POSTGRES_LABELS:
+        offered[label] = partial(_postgres, config, label, "look_every=0")
+        offered[f"{label}-two-phase"] = partial(_postgres, config, label, "claim=two-phase")
+    for label in REDIS_LABELS:
+        offered[label] = partial(_redis, config, label, "script")
+        offered[f"{label}-watch"] = partial(_redis, config, label, "watch")
+    return offered
+
+
+def _postgres(config: pytest.Config, label: str, options: str) -> Lab:
+    return PostgresLab(_database(config, label), options)
+
+
+@cache
+def _database(config: pytest.Config, label: str) -> str:
+    """One database for each test process: a lab empties it, which is faster than to make one for each test."""
+    server = addresses(config).address(label)
+    assert isinstance(server, PostgresAddress)
+    return server.create_database(f"contract_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+
+
+def _redis(config: pytest.Config, label: str, claim: str) -> Lab:
+    server = addresses(config).address(label)
+    assert isinstance(server, RedisAddress)
+    return RedisLab(server.url(redis_numbers()[-1]), claim)

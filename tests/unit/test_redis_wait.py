@@ -1,0 +1,113 @@
+"""Waiting for work on Redis: calls arrive, are few, and are not relied upon."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dibs.job import NewJob
+from dibs.stores.redis import RedisStore
+from tests.conftest import REDIS_LABELS
+from tests.servers import RedisServer, find_redis
+
+LONG = timedelta(seconds=20)
+
+pytestmark = pytest.mark.skipif(not REDIS_LABELS, reason="no redis-server found")
+
+
+@pytest.fixture(params=REDIS_LABELS)
+async def stores(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    """Two handles on an empty server of their own: channels belong to the whole server."""
+    [found] = [one for one in find_redis() if one.label == request.param]
+    with RedisServer(found) as server:
+        pair = RedisStore(server.url()), RedisStore(server.url())
+        yield pair
+        for store in pair:
+            await store.close()
+
+
+async def _asleep(store: RedisStore) -> None:
+    """Until somebody waits for a queue, and listens."""
+    root = store._link.root
+    while True:
+        sleeping, listening = await store._link.exchange(
+            ("SCARD", root + b"sleeping"), ("PUBSUB", "NUMSUB", root + b"wake")
+        )
+        if sleeping and listening[1]:
+            return
+        await asyncio.sleep(0.005)
+
+
+async def test_a_waiter_is_called_at_once(stores: tuple[RedisStore, RedisStore]) -> None:
+    here, there = stores
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.create_task(here.wait(["q", "other"], LONG))
+    await _asleep(there)
+    await asyncio.sleep(0.05)
+    begun = loop.time()
+    await there.enqueue([NewJob(task="t", queue="q")])
+    assert await waiting == {"q"}
+    assert loop.time() - begun < 0.5
+
+
+async def test_many_jobs_make_one_call(stores: tuple[RedisStore, RedisStore]) -> None:
+    here, there = stores
+    waiting = asyncio.create_task(here.wait(["q"], LONG))
+    await _asleep(there)
+    root = there._link.root
+    for _ in range(5):
+        await there.enqueue([NewJob(task="t", queue="q") for _ in range(3)])
+    [marked] = await there._link.exchange(("SISMEMBER", root + b"sleeping", "q"))
+    assert not marked
+    assert await waiting == {"q"}
+
+
+async def test_a_job_that_becomes_due_needs_no_call(stores: tuple[RedisStore, RedisStore]) -> None:
+    here, there = stores
+    soon = datetime.now(UTC) + timedelta(milliseconds=300)
+    await there.enqueue([NewJob(task="t", queue="q", run_at=soon)])
+    assert await here.wait(["q"], LONG) == {"q"}
+    assert len(await here.claim("q", "w", 1, timedelta(seconds=5))) == 1
+
+
+async def test_without_the_listening_connection_work_is_still_noticed(
+    stores: tuple[RedisStore, RedisStore],
+) -> None:
+    here, there = stores
+    waiting = asyncio.create_task(here.wait(["q"], LONG))
+    await _asleep(there)
+    await there._link.exchange(("CLIENT", "KILL", "TYPE", "pubsub"))
+    await there.enqueue([NewJob(task="t", queue="q")])
+    assert await asyncio.wait_for(waiting, 5) == {"q"}
+    await _listening_again(there)
+
+
+async def _listening_again(store: RedisStore) -> None:
+    while True:
+        [listening] = await store._link.exchange(("PUBSUB", "NUMSUB", store._link.root + b"wake"))
+        if listening[1]:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def test_a_wait_that_is_cancelled_leaves_the_store_usable(
+    stores: tuple[RedisStore, RedisStore],
+) -> None:
+    here, there = stores
+    for _ in range(5):
+        waiting = asyncio.create_task(here.wait(["q"], LONG))
+        await _asleep(there)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert here._waiting._waiters == {}
+    await here.enqueue([NewJob(task="t", queue="q")])
+    assert await here.wait(["q"], LONG) == {"q"}
+
+
+async def test_a_wait_ends_empty_after_its_time(stores: tuple[RedisStore, RedisStore]) -> None:
+    assert await stores[0].wait(["q"], timedelta(milliseconds=50)) == frozenset()
+    assert await stores[0].wait([], timedelta(milliseconds=10)) == frozenset()
