@@ -1,0 +1,99 @@
+"""One measured run: claimers empty a queue together, and it is proved that each job was claimed once."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from bench.lib.ways import Tally, Way
+
+STALL = 60.0
+"""Seconds without a claim after which a run is given up."""
+
+
+class DiscrepancyError(Exception):
+    """Jobs were lost, claimed twice or not settled: there is no figure to print."""
+
+
+@dataclass
+class Run:
+    """What happened, as the claimers saw it."""
+
+    total: int
+    claimed: int = 0
+    accepted: int = 0
+    taken: list[tuple[Any, int]] = field(default_factory=list)
+    marks: list[tuple[float, int]] = field(default_factory=list)
+    """After each settle: seconds since the start, jobs settled."""
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Jobs claimed and settled in a second."""
+        return self.total / self.seconds
+
+
+async def warm_up(way: Way, claimers: int) -> None:
+    """Claim and settle one job on every connection: nobody is measured while it connects and prepares."""
+    ids = await way.fill(claimers)
+    claims = await asyncio.gather(*(way.claim(number, 1) for number in range(claimers)))
+    held = [(number, batch) for number, batch in enumerate(claims) if batch]
+    await asyncio.gather(*(way.settle(number, batch) for number, batch in held))
+    # Those that a claimer passed because another was about to take them.
+    for _ in range(claimers - len(held)):
+        if batch := await way.claim(0, 1):
+            await way.settle(0, batch)
+    _agree(way.name, "succeeded after warming up", (await way.tally()).succeeded, len(ids))
+
+
+async def race(way: Way, jobs: int, batch: int, claimers: int) -> Run:
+    """Fill, measure, verify."""
+    await warm_up(way, claimers)
+    ids = await way.fill(jobs)
+    _agree(way.name, "enqueued", len(ids), jobs)
+    await way.calm()
+    run = Run(total=jobs)
+    began = time.perf_counter()
+    await asyncio.gather(*(_claimer(way, run, number, batch, began) for number in range(claimers)))
+    run.seconds = time.perf_counter() - began
+    _verify(way, run, ids)
+    # The warm-up's jobs are in the history too.
+    _agree(way.name, "jobs by state", await way.tally(), Tally(0, 0, jobs + claimers))
+    return run
+
+
+async def _claimer(way: Way, run: Run, number: int, batch: int, began: float) -> None:
+    moved = began
+    while run.claimed < run.total:
+        claims = await way.claim(number, batch)
+        if not claims:
+            if time.perf_counter() - moved > STALL:
+                return
+            await asyncio.sleep(0.001)
+            continue
+        run.claimed += len(claims)
+        run.taken += way.taken(claims)
+        # Not in one statement: that would read the sum before it waits, and lose what others add meanwhile.
+        accepted = await way.settle(number, claims)
+        run.accepted += accepted
+        moved = time.perf_counter()
+        run.marks.append((moved - began, run.accepted))
+
+
+def _verify(way: Way, run: Run, ids: Sequence[UUID]) -> None:
+    times = Counter(way.id_of(raw) for raw, _ in run.taken)
+    expected = set(ids)
+    twice = sum(count > 1 for count in times.values())
+    _agree(way.name, "jobs claimed more than once", twice, 0)
+    _agree(way.name, "jobs never claimed", len(expected - times.keys()), 0)
+    _agree(way.name, "claims of jobs that nobody enqueued", len(times.keys() - expected), 0)
+    _agree(way.name, "epochs other than 1", sum(epoch != 1 for _, epoch in run.taken), 0)
+    _agree(way.name, "settles accepted", run.accepted, run.total)
+
+
+def _agree(way: str, what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise DiscrepancyError(f"{way}: {what}: {found}, expected {expected}")

@@ -1,0 +1,170 @@
+"""Finding, counting and changing many jobs: short scripts, called until they have seen enough."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from dibs import limits as rules
+from dibs.clock import from_micros
+from dibs.job import (
+    Cancel,
+    Change,
+    Changed,
+    Delete,
+    Filter,
+    Job,
+    Order,
+    Page,
+    QueueCounts,
+    Reprioritise,
+    Requeue,
+    Reschedule,
+    State,
+    WorkerInfo,
+)
+from dibs.stores.bulk import BulkVerbs
+from dibs.stores.redis import values
+from dibs.stores.redis.link import Link
+from dibs.stores.redis.scripts import Script
+
+_STEP = 1_000
+"""The most jobs that one script hands out or changes."""
+_COUNTED = tuple(State)
+
+
+class Looking(BulkVerbs):
+    """The verbs that walk through jobs; the rest of the store is in ``store.py``."""
+
+    _link: Link
+    _scripts: dict[str, Script]
+
+    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+        rules.chosen(which, change=False)
+        rules.limit(limit)
+        jobs: list[Job] = []
+        # One more than asked for tells whether there is another page.
+        walk = _Walk(which, frozenset(State), after)
+        while walk.going and len(jobs) <= limit:
+            step = min(limit + 1 - len(jobs), _STEP)
+            answer = await self._link.call(self._scripts["find"], *walk.place(), step)
+            walk.go_on(answer[0])
+            jobs += values.to_jobs(answer[1:])
+        return Page(tuple(jobs[:limit]), jobs[limit - 1].id if len(jobs) > limit else None)
+
+    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+        count = 0
+        walk = _Walk(which, change.states, after)
+        while walk.going:
+            go_on, more = await self._link.call(self._scripts["count"], *walk.place())
+            walk.go_on(go_on)
+            count += more
+        return count
+
+    async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
+        verb, value = _verb(change)
+        matched = count = 0
+        last = b""
+        walk = _Walk(which, change.states, after)
+        while walk.going and matched < limit:
+            step = min(limit - matched, _STEP)
+            answer = await self._link.call(self._scripts["change"], *walk.place(), step, verb, value)
+            walk.go_on(answer[0])
+            matched, count, last = matched + answer[1], count + answer[2], answer[3] or last
+        return Changed(count, values.to_id(last) if matched == limit else None)
+
+    async def counts(self) -> list[QueueCounts]:
+        found: list[QueueCounts] = []
+        async for row in self._tallies():
+            tally = _tally(*row)
+            if any(tally.states.values()) or row[1]:
+                found.append(tally)
+        return sorted(found, key=lambda one: one.queue)
+
+    async def _tallies(self) -> AsyncIterator[list[Any]]:
+        left = b""
+        while True:
+            answer = await self._link.call(self._scripts["counts"], left)
+            for at in range(1, len(answer), 10):
+                yield answer[at : at + 10]
+            left = answer[0]
+            if not left:
+                return
+
+    async def workers(self) -> list[WorkerInfo]:
+        seen, info, held = map(_pairs, await self._link.call(self._scripts["workers"]))
+        running = {name: int(count) for name, count in held.items() if int(count) > 0}
+        return [
+            WorkerInfo(
+                name=name,
+                seen_at=from_micros(int(float(seen[name]))) if name in seen else None,
+                running=running.get(name, 0),
+                info=msgspec.json.decode(info[name]) if name in info else {},
+            )
+            for name in sorted(seen.keys() | running.keys())
+        ]
+
+
+class _Walk:
+    """Where a walk through the jobs stands: what to tell the next script."""
+
+    def __init__(self, which: Filter, states: frozenset[State], after: UUID | None) -> None:
+        self._which, self._states = which, states
+        self._after = "" if after is None else after.hex
+        self._ids: list[str] | None = None
+        if which.ids is not None:
+            ids = {job.hex for job in which.ids}
+            self._ids = sorted((job for job in ids if not after or job < self._after), reverse=True)
+        asked = (which.queues, which.tasks, which.states, which.workers, which.keys, self._ids)
+        # No job has a flow yet.
+        self.going = which.flows is None and () not in map(_sized, asked)
+
+    def place(self) -> tuple[bytes, str]:
+        """The first two arguments of every script that walks."""
+        ids = None if self._ids is None else self._ids[:_STEP]
+        return values.filter_of(self._which, self._states, ids), self._after
+
+    def go_on(self, last: bytes) -> None:
+        """Take note of how far the script came; nothing means to the end."""
+        self._after = last.decode()
+        if self._ids is not None:
+            seen = self._ids.index(self._after) + 1 if last else _STEP
+            self._ids = self._ids[seen:]
+            self.going = bool(self._ids)
+        else:
+            self.going = bool(last)
+
+
+def _sized(values_asked: Any) -> tuple[Any, ...] | None:
+    return None if values_asked is None else tuple(values_asked)
+
+
+def _verb(change: Change) -> tuple[str, str]:
+    match change:
+        case Cancel(force):
+            return ("force" if force else "cancel"), ""
+        case Requeue():
+            return "requeue", ""
+        case Reschedule(run_at):
+            return "reschedule", values.stamp(run_at)
+        case Reprioritise(priority):
+            return "reprioritise", values.rank(priority)
+        case Delete():
+            return "delete", ""
+
+
+def _tally(queue: bytes, settings: bytes, *numbers_and_oldest: Any) -> QueueCounts:
+    *numbers, scheduled, oldest = numbers_and_oldest
+    return QueueCounts(
+        queue=queue.decode(),
+        paused=b"p" in settings,
+        order=Order.LIFO if b"l" in settings else Order.FIFO,
+        states=dict(zip(_COUNTED, numbers, strict=True)),
+        scheduled=scheduled,
+        oldest_due=from_micros(int(oldest)) if oldest else None,
+    )
+
+
+def _pairs(flat: list[bytes]) -> dict[str, bytes]:
+    return {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}

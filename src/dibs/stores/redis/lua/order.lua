@@ -1,0 +1,136 @@
+-- Shared by the verbs that look for due jobs: cursors over lexicographic sets, in the order of the queue.
+--
+-- A cursor gives only members whose run_at has come. It never reads through the future jobs of one
+-- priority to get to the next: past the first of them it goes on behind that priority.
+
+-- Future jobs of a priority stand behind its due ones.
+local function refill_fifo(c)
+  while true do
+    local found = call('ZRANGEBYLEX', c.key, c.from, '+', 'LIMIT', 0, c.chunk)
+    local n = #found
+    if n == 0 then
+      c.done = true
+      return
+    end
+    c.some = true
+    local last = found[n]
+    if sub(last, 1, 5) == sub(found[1], 1, 5) and sub(last, 6, 23) <= now_text then
+      c.buffer, c.size, c.at, c.from = found, n, 1, '(' .. last
+      return
+    end
+    local due = n
+    c.from = '(' .. last
+    for i = 1, n do
+      if sub(found[i], 6, 23) > now_text then
+        due = i - 1
+        c.from = '(' .. sub(found[i], 1, 5) .. '\255'
+        break
+      end
+    end
+    if due > 0 then
+      c.buffer, c.size, c.at = found, due, 1
+      return
+    end
+  end
+end
+
+local function refill_lifo(c)
+  while true do
+    if not c.priority then
+      local head = call('ZRANGEBYLEX', c.key, c.from, '+', 'LIMIT', 0, 1)[1]
+      if not head then
+        c.done = true
+        return
+      end
+      c.some = true
+      c.priority = sub(head, 1, 5)
+      c.upto = '[' .. c.priority .. now_text .. '\255'
+    end
+    local found = call('ZREVRANGEBYLEX', c.key, c.upto, '[' .. c.priority, 'LIMIT', 0, c.chunk)
+    local n = #found
+    if n > 0 then
+      c.buffer, c.size, c.at, c.upto = found, n, 1, '(' .. found[n]
+      return
+    end
+    c.from, c.priority = '(' .. c.priority .. '\255', nil
+  end
+end
+
+local function before(a, b, lifo)
+  if lifo then
+    local first, second = sub(a, 1, 5), sub(b, 1, 5)
+    if first ~= second then
+      return first < second
+    end
+    return sub(a, 6, 55) > sub(b, 6, 55)
+  end
+  return sub(a, 1, 55) < sub(b, 1, 55)
+end
+
+local function cursor(key, task)
+  return { key = key, task = task, at = 1, size = 0, from = '-' }
+end
+
+-- A cursor for each task that may have queued jobs, and one for those whose lease expired.
+-- known: set of tasks, or nil for any.
+local function open(queue, known, limit, lifo)
+  local all = {}
+  for _, task in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+    if not known or known[task] then
+      all[#all + 1] = cursor(order_key(queue, task), task)
+    end
+  end
+  if call('EXISTS', base .. 'late:' .. queue) == 1 then
+    local late = cursor(base .. 'late:' .. queue)
+    late.late = true
+    all[#all + 1] = late
+  end
+  local chunk = limit
+  if #all > 1 then
+    chunk = math.max(math.ceil(limit / #all), math.min(limit, 16))
+  end
+  for _, c in ipairs(all) do
+    c.chunk, c.refill = chunk, lifo and refill_lifo or refill_fifo
+  end
+  return all
+end
+
+-- The cursor that stands at the first due job of all, or nil.
+local function first(cursors, lifo)
+  local best
+  local i = 1
+  while i <= #cursors do
+    local c = cursors[i]
+    if c.at > c.size and not c.done then
+      c.refill(c)
+    end
+    if c.done and c.at > c.size then
+      table.remove(cursors, i)
+    else
+      if not best or before(c.buffer[c.at], best.buffer[best.at], lifo) then
+        best = c
+      end
+      i = i + 1
+    end
+  end
+  return best
+end
+
+-- Bring up to 1000 leases that expired into the order. True if there may be more.
+local function notice(queue)
+  local gone = call('ZRANGEBYSCORE', base .. 'l:' .. queue, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, 1000)
+  if #gone == 0 then
+    return false
+  end
+  local members, expired, hints = {}, {}, {}
+  for i = 1, #gone, 2 do
+    local lease = gone[i]
+    members[#members + 1] = lease
+    expired[i], expired[i + 1] = gone[i + 1], lease
+    hints[i], hints[i + 1] = 0, sub(lease, 33, 55) .. sub(lease, 1, 32) .. sub(lease, 56)
+  end
+  send('ZREM', base .. 'l:' .. queue, members)
+  send('ZADD', base .. 'x:' .. queue, expired)
+  send('ZADD', base .. 'late:' .. queue, hints)
+  return #members == 1000
+end

@@ -1,0 +1,264 @@
+-- Put before every verb, behind clock.lua: key names, records, and writes that go out in bulk.
+--
+-- KEYS[1]  the root of all keys, "{prefix}:"; the others are made from it, so all are in one slot.
+--
+-- keys, each behind the root (names hold no control characters, so a tab cannot be part of one):
+--   j:<id>               string  the record: cmsgpack array, see the positions below
+--   b:<id>               string  arguments, and behind a NUL the meta unless it is {}; never read here
+--   r:<id>               string  the result, unless it is null
+--   e:<id>               list    the last ten attempts that went wrong, cmsgpack arrays
+--   ids                  zset    every id, by itself: the order of find
+--   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0
+--   t:<queue>            set     tasks that may have an o:
+--   l:<queue>            zset    running jobs by locked_until: id, priority, run_at, task
+--   x:<queue>            zset    the same, once a claim has noticed that the lease expired
+--   late:<queue>         zset    where those stand in the order: place, task. Only hints: checked when met
+--   f:<state>:<queue>    zset    finished jobs by finished_at
+--   k:<queue>            hash    busy keys: key to id
+--   w:<queue>            zset    kept free for waiting jobs: id by itself
+--   queues               set     queues that may have jobs
+--   settings             hash    queue to letters: p paused, l lifo, - neither
+--   workers, info, held  zset, hash, hash   when seen; what it told; how many it runs
+--   sleeping             set     queues that somebody waits for
+--   wake                 channel the name of a queue that may have work
+--   layout               string  the version of all this
+--
+-- Strings are compared with < only where they hold digits and a-f: the server's locale has a say in it.
+
+local call, sub, pack, unpack_record = redis.call, string.sub, cmsgpack.pack, cmsgpack.unpack
+local base = KEYS[1]
+local now = clock()
+
+local STATE, ATTEMPTS, EPOCH, WORKER, LOCKED, STARTED, FINISHED = 1, 2, 3, 4, 5, 6, 7
+local CANCEL, OUTCOME, PRIORITY, MAX, QUEUE, TASK, KEY = 8, 9, 10, 11, 12, 13, 14
+local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19
+
+local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
+
+local function stamp(micros)
+  return string.format('%018.0f', micros)
+end
+
+local now_text = stamp(now)
+
+-- A script that has written goes on when memory is full, so verbs that must not fail then begin with
+-- a write that needs none. It changes nothing.
+local function needs_no_memory()
+  call('DEL', base .. 'none')
+end
+
+-- reading ---------------------------------------------------------------------------------------
+
+local jobs = {} -- id to record, or false
+
+local function load(ids)
+  local keys = {}
+  for i = 1, #ids do
+    keys[i] = base .. 'j:' .. ids[i]
+  end
+  for from = 1, #ids, CHUNK do
+    local upto = math.min(from + CHUNK - 1, #ids)
+    local found = call('MGET', unpack(keys, from, upto))
+    for i = from, upto do
+      local id, text = ids[i], found[i - from + 1]
+      if jobs[id] == nil then
+        jobs[id] = text and unpack_record(text)
+      end
+    end
+  end
+end
+
+-- The key of one index of a queue. Made once: joining long strings is most of what a script does.
+local key_cache = {}
+
+local function index_key(part, queue)
+  local cached = key_cache[part]
+  if not cached then
+    cached = {}
+    key_cache[part] = cached
+  end
+  local key = cached[queue]
+  if not key then
+    key = base .. part .. ':' .. queue
+    cached[queue] = key
+  end
+  return key
+end
+
+local order_cache = {}
+
+local function order_key(queue, task)
+  local cached = order_cache[queue]
+  if not cached then
+    cached = {}
+    order_cache[queue] = cached
+  end
+  local key = cached[task]
+  if not key then
+    key = base .. 'o:' .. queue .. '\t' .. task
+    cached[task] = key
+  end
+  return key
+end
+
+local function place(r, id)
+  return r[PRIORITY] .. r[RUN_AT] .. id
+end
+
+local function lease_of(r, id)
+  return id .. r[PRIORITY] .. r[RUN_AT] .. r[TASK]
+end
+
+local function held_by(r, worker, epoch)
+  return r[STATE] == 'r' and r[LOCKED] > now and r[EPOCH] == epoch and r[WORKER] == worker
+end
+
+-- writing: collected here, sent by flush() ------------------------------------------------------
+
+local sets, changed, packed = { n = 0 }, {}, {}
+local drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
+
+local function put(key, value)
+  local n = sets.n
+  sets[n + 1], sets[n + 2], sets.n = key, value, n + 2
+end
+
+local function save(id)
+  changed[id] = true
+end
+
+local function drop(key, member)
+  local list = drops[key]
+  if not list then
+    list = { n = 0 }
+    drops[key] = list
+  end
+  local n = list.n + 1
+  list[n], list.n = member, n
+end
+
+local function add(key, score, member)
+  local list = adds[key]
+  if not list then
+    list = { n = 0 }
+    adds[key] = list
+  end
+  local n = list.n
+  list[n + 1], list[n + 2], list.n = score, member, n + 2
+end
+
+local function stand(queue, task, where)
+  local key = order_key(queue, task)
+  add(key, 0, where)
+  if not lanes[key] then
+    lanes[key] = { queue, task }
+    woken[queue] = true
+  end
+end
+
+local function hold(worker, more)
+  held[worker] = (held[worker] or 0) + more
+end
+
+local function send(command, key, list)
+  local n = list.n or #list
+  for from = 1, n, CHUNK do
+    call(command, key, unpack(list, from, math.min(from + CHUNK - 1, n)))
+  end
+end
+
+local function send_sets()
+  for from = 1, sets.n, CHUNK do
+    call('MSET', unpack(sets, from, math.min(from + CHUNK - 1, sets.n)))
+  end
+end
+
+local function wake(queue)
+  if call('SREM', base .. 'sleeping', queue) == 1 then
+    call('PUBLISH', base .. 'wake', queue)
+  end
+end
+
+local function flush()
+  for id in pairs(changed) do
+    local text = pack(jobs[id])
+    packed[id] = text
+    put(base .. 'j:' .. id, text)
+  end
+  send_sets()
+  for key, list in pairs(drops) do
+    send('ZREM', key, list)
+  end
+  for key, list in pairs(adds) do
+    send('ZADD', key, list)
+  end
+  for _, lane in pairs(lanes) do
+    call('SADD', base .. 't:' .. lane[1], lane[2])
+  end
+  for worker, more in pairs(held) do
+    if more ~= 0 and call('HINCRBY', base .. 'held', worker, more) <= 0 then
+      call('HDEL', base .. 'held', worker)
+    end
+  end
+  for queue in pairs(woken) do
+    wake(queue)
+  end
+end
+
+-- what happens to a job -------------------------------------------------------------------------
+
+-- Take the job out of the index that its state put it in.
+local function leave(r, id)
+  local state, queue = r[STATE], r[QUEUE]
+  if state == 'q' then
+    drop(order_key(queue, r[TASK]), place(r, id))
+  elseif state == 'r' then
+    local lease = lease_of(r, id)
+    drop(index_key('l', queue), lease)
+    drop(index_key('x', queue), lease)
+    hold(r[WORKER], -1)
+  else
+    drop(index_key('f:' .. state, queue), id)
+  end
+end
+
+local function free_key(r, id)
+  local key = r[KEY]
+  if key ~= '' and call('HGET', base .. 'k:' .. r[QUEUE], key) == id then
+    call('HDEL', base .. 'k:' .. r[QUEUE], key)
+  end
+end
+
+-- Both of these come behind leave().
+local function finish(r, id, state)
+  r[STATE], r[FINISHED], r[LOCKED] = state, now, 0
+  add(index_key('f:' .. state, r[QUEUE]), now, id)
+  free_key(r, id)
+  save(id)
+end
+
+local function put_back(r, id, run_at)
+  r[STATE], r[RUN_AT], r[LOCKED] = 'q', run_at, 0
+  stand(r[QUEUE], r[TASK], place(r, id))
+  save(id)
+end
+
+local function blame(r, id, problem, traceback)
+  local list = base .. 'e:' .. id
+  call('RPUSH', list, pack({ r[ATTEMPTS], r[EPOCH], r[WORKER], r[STARTED], now, problem, traceback }))
+  call('LTRIM', list, -10, -1)
+end
+
+-- Close the books on an attempt whose lease expired. True if the job may run again.
+local function recover(r, id)
+  leave(r, id)
+  blame(r, id, 'lease expired', '')
+  if r[CANCEL] == 1 then
+    finish(r, id, 'c')
+  elseif r[ATTEMPTS] >= r[MAX] then
+    finish(r, id, 'f')
+  else
+    return true
+  end
+  return false
+end

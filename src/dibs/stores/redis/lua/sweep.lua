@@ -1,0 +1,26 @@
+-- sweep: do what a claim does to jobs whose lease expired, in every queue.
+--
+-- ARGV[1]  limit
+-- answers  how many there were
+
+local sources = {}
+for _, queue in ipairs(call('SMEMBERS', base .. 'queues')) do
+  sources[#sources + 1] = { base .. 'l:' .. queue, now_text }
+  sources[#sources + 1] = { base .. 'x:' .. queue, now_text }
+end
+local found = oldest(sources, tonumber(ARGV[1]))
+local ids = {}
+for i, entry in ipairs(found) do
+  ids[i] = sub(entry[2], 1, 32)
+end
+load(ids)
+needs_no_memory()
+for i, id in ipairs(ids) do
+  local r = jobs[id]
+  drop(base .. 'late:' .. r[QUEUE], place(r, id) .. r[TASK])
+  if recover(r, id) then
+    put_back(r, id, r[RUN_AT])
+  end
+end
+flush()
+return #ids

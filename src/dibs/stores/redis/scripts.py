@@ -1,0 +1,59 @@
+"""The Lua files, put together and named by their hash. Each verb is one script; see ``lua/prelude.lua``."""
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+
+import msgspec
+
+LAYOUT = 1
+"""The version of the key layout that these scripts write."""
+
+# What a verb needs in front of it, besides the clock and the prelude.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "enqueue": (),
+    "claim": ("order",),
+    "settle": (),
+    "heartbeat": (),
+    "sweep": ("merge",),
+    "prune": ("merge",),
+    "get": ("look",),
+    "find": ("scan", "look"),
+    "count": ("scan",),
+    "change": ("scan",),
+    "counts": (),
+    "workers": (),
+    "configure": (),
+    "ready": (),
+}
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One verb, as the server knows it."""
+
+    name: str
+    source: bytes
+    sha: bytes
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("dibs.stores.redis") / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def clock() -> str:
+    """The server's own clock, for every script."""
+    return _text("clock")
+
+
+@cache
+def scripts(clock_text: str) -> dict[str, Script]:
+    """Every verb by name, on the given clock."""
+    return {name: _script(name, parts, clock_text) for name, parts in _PARTS.items()}
+
+
+def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
+    texts = [clock_text, *(_text(part) for part in ("prelude", *parts, name))]
+    source = "\n".join(texts).encode()
+    # The server names scripts by SHA-1; nothing is kept secret by it.
+    return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())

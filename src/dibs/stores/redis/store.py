@@ -1,0 +1,192 @@
+"""The Redis store: checks, packs, calls one script, unpacks. What happens, happens in ``lua/``."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Self
+from uuid import UUID
+
+import msgspec
+
+from dibs import limits as rules
+from dibs.clock import span_micros
+from dibs.job import (
+    Claim,
+    Enqueued,
+    Job,
+    NewJob,
+    Order,
+    Retention,
+    Settlement,
+)
+from dibs.limits import Limits
+from dibs.outcome import Pulse, Verdict
+from dibs.store import CHUNK
+from dibs.stores.redis import options as opts
+from dibs.stores.redis import values
+from dibs.stores.redis.checks import check
+from dibs.stores.redis.link import Link
+from dibs.stores.redis.looking import Looking
+from dibs.stores.redis.scripts import LAYOUT, Script, clock, scripts
+from dibs.stores.redis.waiting import Waiting
+from dibs.stores.redis.watch import WatchClaim
+
+_VERDICTS = {ord("a"): Verdict.ACCEPTED, ord("l"): Verdict.LOST}
+_PULSES = {ord("h"): Pulse.HELD, ord("c"): Pulse.CANCEL, ord("l"): Pulse.LOST}
+_STEP = 1_000
+"""The most jobs that one script takes, renews, settles, sweeps or prunes, so that none runs for long. Each of
+them answers for itself and can be sent again, so a call for more may be done in parts."""
+
+
+class RedisStore(Looking):
+    """Jobs in Redis 6.2 or newer, or Valkey; many processes may share it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        claim: str | None = None,
+        prefix: str | None = None,
+        pool: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        parsed = opts.parse(url)
+        if claim is not None:
+            parsed = msgspec.structs.replace(parsed, claim=opts.claim_way(claim))
+        if prefix is not None:
+            parsed = msgspec.structs.replace(parsed, prefix=opts.prefix(prefix))
+        if pool is not None:
+            parsed = msgspec.structs.replace(parsed, pool=pool)
+        if limits is None:
+            limits = rules.DEFAULT if parsed.max_bytes is None else Limits(parsed.max_bytes)
+        self._limits = limits
+        self._link = Link(parsed)
+        self._scripts = self._load()
+        self._waiting = Waiting(self._link, self._scripts["ready"])
+        self._watch = self._watcher() if parsed.claim == "watch" else None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """The store that a URL names, with the options in its query."""
+        return cls(url)
+
+    def _load(self) -> dict[str, Script]:
+        return scripts(clock())
+
+    def _watcher(self) -> WatchClaim:
+        return WatchClaim(self._link)
+
+    async def setup(self) -> None:
+        await check(self._link)
+
+    async def close(self) -> None:
+        await self._waiting.close()
+        await self._link.close()
+
+    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+        return await self._waiting.wait(queues, timeout)
+
+    # --- the life of a job ----------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        admitted = rules.admit(jobs, self._limits)
+        if not admitted:
+            return []
+        batch = values.pack([values.new_job(job) for job in admitted])
+        records = map(values.new_record, admitted)
+        there = await self._link.call(self._scripts["enqueue"], batch, LAYOUT, *records)
+        answers = [Enqueued(job.id, created=True) for job in admitted]
+        for at in range(0, len(there), 2):
+            answers[there[at] - 1] = Enqueued(values.to_id(there[at + 1]), created=False)
+        return answers
+
+    async def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        tasks: Collection[str] | None = None,
+    ) -> list[Claim]:
+        known = rules.claimable(queue, worker, limit, lease, tasks)
+        if self._watch is not None:
+            return await self._watch.claim(queue, worker, limit, lease, known)
+        script, span = self._scripts["claim"], span_micros(lease)
+        packed = b"" if known is None else values.pack(known)
+        claims: list[Claim] = []
+        while (left := limit - len(claims)) > 0:
+            step = min(left, _STEP)
+            answer = await self._link.call(script, queue, worker, step, span, packed)
+            rows = iter(answer[1:])
+            claims += map(values.to_claim, rows, rows, rows)
+            if not answer[0] and len(answer) <= 3 * step:
+                break
+        return claims
+
+    async def heartbeat(
+        self,
+        worker: str,
+        claims: Sequence[Claim],
+        lease: timedelta,
+        info: Mapping[str, Any] | None = None,
+    ) -> list[Pulse]:
+        about = rules.beating(worker, claims, lease, info, self._limits)
+        script, span = self._scripts["heartbeat"], span_micros(lease)
+        pulses: list[Pulse] = []
+        for at in range(0, len(claims) or 1, _STEP):
+            packed = values.held(claims[at : at + _STEP])
+            answer = await self._link.call(script, worker, span, about or "", packed)
+            pulses += [_PULSES[letter] for letter in answer]
+        return pulses
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        items = rules.settleable(settlements, self._limits)
+        verdicts: list[Verdict] = []
+        for at in range(0, len(items), _STEP):
+            packed = values.settlements(items[at : at + _STEP])
+            answer = await self._link.call(self._scripts["settle"], packed)
+            verdicts += [_VERDICTS[letter] for letter in answer]
+        return verdicts
+
+    async def sweep(self, limit: int = CHUNK) -> int:
+        rules.limit(limit)
+        return await self._in_steps("sweep", limit)
+
+    async def _in_steps(self, verb: str, limit: int, *args: str | bytes | int) -> int:
+        """Ask for at most ``_STEP`` at a time, so that no script runs for long."""
+        count = 0
+        while count < limit:
+            step = min(limit - count, _STEP)
+            done: int = await self._link.call(self._scripts[verb], step, *args)
+            count += done
+            if done < step:
+                break
+        return count
+
+    async def get(self, job: UUID) -> Job | None:
+        found = values.to_jobs(await self._link.call(self._scripts["get"], job.hex))
+        return found[0] if found else None
+
+    async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
+        rules.limit(limit)
+        kept: list[str | int] = []
+        for state in ("succeeded", "failed", "cancelled"):
+            span: timedelta | None = getattr(retention, state)
+            if span is not None:
+                kept += (values.KINDS[state], span_micros(span))
+        workers_kept = span_micros(rules.WORKERS_KEPT)
+        return await self._in_steps("prune", limit, workers_kept, values.pack(kept))
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    async def pause(self, queue: str) -> None:
+        await self._configure(queue, "p", True)
+
+    async def resume(self, queue: str) -> None:
+        await self._configure(queue, "p", False)
+
+    async def configure(self, queue: str, *, order: Order) -> None:
+        await self._configure(queue, "l", rules.order(order) is Order.LIFO)
+
+    async def _configure(self, queue: str, letter: str, on: bool) -> None:
+        rules.name(queue, "queue")
+        await self._link.call(self._scripts["configure"], queue, letter, int(on), LAYOUT)
