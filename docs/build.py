@@ -1,7 +1,7 @@
 """Writes the generated pages of the documentation and checks the links of all: `make docs`.
 
-    python docs/build.py           write and check
-    python docs/build.py --check   change nothing; exit 1 if a page is out of date or a link leads nowhere
+python docs/build.py           write and check
+python docs/build.py --check   change nothing; exit 1 if a page is out of date or a link leads nowhere
 """
 
 import inspect

@@ -76,6 +76,8 @@ class Store(Protocol):
 
         An expired running job that is passed on the way stands in its place in the order: it is claimed again,
         or, with no attempts left, failed ("lease expired"), or, if a cancel was asked, cancelled.
+
+        A job that another call is changing at this very moment may be passed over: a claim does not wait.
         """
 
     async def heartbeat(

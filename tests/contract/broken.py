@@ -143,7 +143,7 @@ class ClaimTakesLeasesTooLate(MemoryStore):
         return await super().claim(queue, worker, limit, lease, tasks)
 
 
-@caught_by("test_settle::test_a_settle_sent_twice_is_accepted_twice_and_counted_once")
+@caught_by("test_settle_again::test_a_settle_sent_twice_is_accepted_twice_and_counted_once")
 class SettleSentTwiceIsLost(MemoryStore):
     def _settle(self, item: Settled, now: datetime) -> Verdict:
         verdict = super()._settle(item, now)
@@ -152,7 +152,7 @@ class SettleSentTwiceIsLost(MemoryStore):
         return verdict
 
 
-@caught_by("test_settle::test_a_settle_sent_twice_is_accepted_twice_and_counted_once")
+@caught_by("test_settle_again::test_a_settle_sent_twice_is_accepted_twice_and_counted_once")
 class SettleSentTwiceIsCountedTwice(MemoryStore):
     def _settle(self, item: Settled, now: datetime) -> Verdict:
         record = self._jobs.get(item.id)
@@ -162,8 +162,8 @@ class SettleSentTwiceIsCountedTwice(MemoryStore):
 
 
 @caught_by(
-    "test_settle::test_a_settle_sent_again_after_a_requeue_is_lost",
-    "test_settle::test_a_settle_sent_again_after_the_next_claim_is_lost",
+    "test_settle_again::test_a_settle_sent_again_after_a_requeue_is_lost",
+    "test_settle_again::test_a_settle_sent_again_after_the_next_claim_is_lost",
 )
 class SettleIsRememberedForEver(MemoryStore):
     def __init__(self, **options: Any) -> None:

@@ -5,6 +5,7 @@ from functools import cache, partial
 
 import pytest
 
+from dibs.stores.redis.options import ClaimWay
 from dibs.testing.labs.base import Lab
 from dibs.testing.labs.memory import MemoryLab
 from dibs.testing.labs.postgres import PostgresLab
@@ -38,7 +39,7 @@ def _database(config: pytest.Config, label: str) -> str:
     return server.create_database(f"contract_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
 
 
-def _redis(config: pytest.Config, label: str, claim: str) -> Lab:
+def _redis(config: pytest.Config, label: str, claim: ClaimWay) -> Lab:
     server = addresses(config).address(label)
     assert isinstance(server, RedisAddress)
     return RedisLab(server.url(redis_numbers()[-1]), claim)

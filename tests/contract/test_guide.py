@@ -19,15 +19,15 @@ def written_out(folder: Path) -> None:
         (folder / name).write_text(block)
 
 
-def contract(folder: Path, *arguments: str) -> str:
+def contract(folder: Path, *arguments: str, expected: int = 0) -> str:
     """Run the suite as the author of a store would, in a folder of their own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(SOURCES)])}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["-p", "pytest_asyncio.plugin", "-p", "dibs.testing.plugin", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def test_the_lab_of_the_guide_passes_the_contract(tmp_path: Path) -> None:
@@ -60,3 +60,8 @@ def test_a_fixture_called_lab_that_is_not_ours_is_left_alone(tmp_path: Path) -> 
         "    assert lab == 'mine'\n"
     )
     assert "1 passed" in contract(tmp_path, "test_mine.py")
+
+
+def test_the_suite_without_a_lab_is_an_error_and_not_a_success(tmp_path: Path) -> None:
+    said = contract(tmp_path, "--pyargs", "dibs.testing.contract.test_lease", expected=2)
+    assert "no store to test: name a lab with --dibs-lab" in said

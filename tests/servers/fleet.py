@@ -122,10 +122,6 @@ class FleetClient:
 
 
 def _started(installation: Installation) -> PostgresServer | RedisServer:
-    server = (
-        PostgresServer(installation)
-        if installation.product == "postgres"
-        else RedisServer(installation)
-    )
+    server = PostgresServer(installation) if installation.product == "postgres" else RedisServer(installation)
     server.start()
     return server

@@ -92,9 +92,7 @@ class PostgresServer:
     `durable` keeps fsync and full-page writes on, for benchmarks. `settings` go on top of either.
     """
 
-    def __init__(
-        self, installation: Installation, durable: bool = False, **settings: str | int
-    ) -> None:
+    def __init__(self, installation: Installation, durable: bool = False, **settings: str | int) -> None:
         self.installation = installation
         self._settings = {
             "max_connections": 300,

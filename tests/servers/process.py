@@ -61,9 +61,7 @@ class Account:
 class KeptProcess:
     """A running server, with a keeper between us and it. See keeper.py for what that promises."""
 
-    def __init__(
-        self, command: list[str], folder: Path, stop_signal: signal.Signals, account: Account
-    ) -> None:
+    def __init__(self, command: list[str], folder: Path, stop_signal: signal.Signals, account: Account) -> None:
         spec = {
             "command": command,
             "folder": str(folder),

@@ -69,6 +69,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # Only our own fixtures ask for this one: another fixture that is called "lab" is left alone.
     if "dibs_lab_factory" in metafunc.fixturenames:
         offered = labs(metafunc.config)
+        if not offered:  # an empty list of labs would skip every test, and look like success
+            raise pytest.UsageError("no store to test: name a lab with --dibs-lab MODULE:NAME")
         metafunc.parametrize("dibs_lab_factory", list(offered.values()), ids=list(offered))
 
 

@@ -120,7 +120,8 @@ class Lane:
     they come up: an entry says "look at this job", not "this job is claimable".
     """
 
-    def __init__(self, jobs: dict[UUID, Record]) -> None:
+    def __init__(self, name: str, jobs: dict[UUID, Record]) -> None:
+        self.name = name
         self.jobs = jobs
         self.configured = False
         self.paused = False
@@ -128,6 +129,11 @@ class Lane:
         self.keys: dict[str, UUID] = {}
         self.later: list[tuple[datetime, UUID]] = []
         self.due: list[tuple[tuple[int, int, int], UUID]] = []
+
+    def find(self, job: UUID) -> Record | None:
+        """The job, if it is still one of this queue: one that was deleted may be back in another."""
+        record = self.jobs.get(job)
+        return record if record is not None and record.queue == self.name else None
 
     def place(self, record: Record) -> tuple[int, int, int]:
         """Where the job stands among the claimable ones."""
@@ -145,7 +151,7 @@ class Lane:
     def ripen(self, now: datetime) -> None:
         """Bring what became claimable by now into the order."""
         while self.later and self.later[0][0] <= now:
-            record = self.jobs.get(heapq.heappop(self.later)[1])
+            record = self.find(heapq.heappop(self.later)[1])
             if record is not None and record.claimable(now):
                 self.put(record)
 
@@ -153,7 +159,7 @@ class Lane:
         """Take the first claimable job out of the order."""
         while self.due:
             place, job = heapq.heappop(self.due)
-            record = self.jobs.get(job)
+            record = self.find(job)
             if record is None or place != self.place(record):
                 continue
             if record.claimable(now):
@@ -165,6 +171,6 @@ class Lane:
     def reorder(self, order: Order) -> None:
         """From now on, hand out in this order."""
         self.order = order
-        waiting = [self.jobs[job] for _, job in self.due if job in self.jobs]
-        self.due = [(self.place(record), record.id) for record in waiting]
+        found = (self.find(job) for _, job in self.due)
+        self.due = [(self.place(record), record.id) for record in found if record is not None]
         heapq.heapify(self.due)

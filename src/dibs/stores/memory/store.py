@@ -416,7 +416,10 @@ class MemoryStore(BulkVerbs):
         return lane
 
     def _lane(self, queue: str) -> Lane:
-        return self._lanes.setdefault(queue, Lane(self._jobs))
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = Lane(queue, self._jobs)
+        return lane
 
 
 def _outlived(record: Record, retention: Retention, now: datetime) -> bool:

@@ -9,7 +9,8 @@ from (
             (
                 select string_agg(
                     format(
-                        '    %s %s%s%s', attname, format_type(atttypid, atttypmod),
+                        '    %s %s%s%s%s', attname, format_type(atttypid, atttypmod),
+                        case when attcollation = '"C"'::regcollation then ' collate "C"' else '' end,
                         case when attnotnull then ' not null' else '' end,
                         coalesce(' default ' || pg_get_expr(adbin, adrelid), '')
                     ),

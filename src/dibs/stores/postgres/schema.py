@@ -22,6 +22,8 @@ _HERE = files("dibs.stores.postgres")
 
 # Two migrations at once would both find the schema missing; the second waits here until the first is done.
 _SERIALISE = "select pg_advisory_xact_lock(hashtext('dibs migrate'))"
+# Read from the table: to_regclass() may answer from a cache that was filled before the lock was waited for.
+_KNOWN = "select exists (select from pg_tables where schemaname = 'dibs' and tablename = 'migration')"
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ LATEST = VERSIONS[-1].number
 
 async def status(connection: Any) -> SchemaStatus:
     """Compare the database with this dibs."""
-    known = await connection.fetchval("select to_regclass('dibs.migration') is not null")
+    known = await connection.fetchval(_KNOWN)
     current = (await connection.fetchval("select max(version) from dibs.migration") if known else 0) or 0
     pending = tuple(_label(version.number) for version in VERSIONS if version.number > current)
     return SchemaStatus(current, LATEST, pending)

@@ -20,6 +20,9 @@ class Lab(ABC):
     threadsafe = False
     """Whether one handle may be used from several threads, each with a loop of its own."""
 
+    passes_over = False
+    """Whether a claim or a sweep may pass over a job that another call is changing at that very moment."""
+
     race_jobs = 200_000
     """How many jobs the largest race is about in the long run; a tenth of it otherwise."""
 

@@ -34,6 +34,7 @@ class PostgresLab(Lab):
     several handles; see ``dibs.stores.postgres.places``.
     """
 
+    passes_over = True
     race_jobs = 1_000_000
 
     def __init__(self, url: str, options: str = "look_every=0") -> None:

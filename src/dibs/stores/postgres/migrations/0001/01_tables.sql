@@ -49,11 +49,7 @@ create table dibs.job (
     step text collate "C",
     args json not null,
     meta json not null,
-    errors json,
-    check (priority is not null and max_attempts between 1 and 1000),
-    check (queue ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and queue = btrim(queue, ' ')),
-    check (task ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and task = btrim(task, ' ')),
-    check (key ~ '^[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$' and key = btrim(key, ' '))
+    errors json
 ) with (
     -- Half of each page is left free for the second version that a claim writes of every row in it.
     fillfactor = 50,
@@ -108,8 +104,6 @@ create table dibs.finished_other partition of dibs.finished default;
 create index finished_unsuccessful on dibs.finished (state, id) where state <> 'succeeded';
 -- Serves dibs.prune and times in lists: a few bytes for every hundred pages.
 create index finished_time on dibs.finished using brin (finished_at);
--- Serves flows: the steps of one.
-create index finished_flow on dibs.finished (flow) where flow is not null;
 
 -- Every job in one shape, for reading.
 create view dibs.jobs as

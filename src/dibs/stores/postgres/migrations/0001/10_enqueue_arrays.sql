@@ -17,6 +17,12 @@ declare
     known uuid[];
     due text[];
 begin
+    perform dibs.check_names('queue', queues);
+    perform dibs.check_names('task', tasks);
+    perform dibs.check_names('key', array_remove(keys, null));
+    if exists (select from unnest(max_attempts) as most where most not between 1 and 1000) then
+        raise 'max_attempts must be from 1 to 1000' using errcode = 'check_violation';
+    end if;
     loop
         -- Two calls with the same keys take them in the same order, so they cannot deadlock.
         with item as (

@@ -7,7 +7,7 @@ as $$
     select stored.*
     from (
         select
-            array_agg(coalesce(job.id, dibs.new_id()) order by place) as ids,
+            array_agg(coalesce(job.id, dibs.new_id(place::integer)) order by place) as ids,
             array_agg(coalesce(job.queue, 'default') order by place) as queues,
             array_agg(job.task order by place) as tasks,
             array_agg(coalesce(job.args, '{}') order by place) as args,

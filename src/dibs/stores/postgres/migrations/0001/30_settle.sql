@@ -18,6 +18,11 @@ declare
     moment constant timestamptz := dibs.clock();
     ended integer;
 begin
+    if outcomes && array['retry', 'released', 'snoozed'] then
+        -- Whether such a job ends or goes back depends on what others may be changing: nobody does from here on.
+        perform from dibs.job where job.id = any (ids) order by job.id for update;
+    end if;
+
     with item as materialized (
         select * from unnest(ids, epochs, workers, outcomes, results, errors, tracebacks)
             as item (id, epoch, worker, outcome, result, error, traceback)

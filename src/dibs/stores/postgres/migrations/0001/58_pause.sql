@@ -4,6 +4,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+    perform dibs.check_names('queue', array[queue]);
     insert into dibs.queue as known (name, paused) values (pause.queue, pause.paused)
     on conflict (name) do update set paused = pause.paused;
     if not paused then

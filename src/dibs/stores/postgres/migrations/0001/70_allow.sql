@@ -5,7 +5,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    producing constant text[] := array['enqueue', 'enqueue_many', 'get', 'new_id'];
+    producing constant text[] := array['enqueue', 'enqueue_arrays', 'enqueue_many', 'get', 'new_id', 'wake'];
     working constant text[] := array[
         'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'sweep', 'prune', 'make_days', 'due'
     ];

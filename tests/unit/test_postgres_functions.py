@@ -1,0 +1,392 @@
+"""The verbs as SQL: from psql or any driver, with the same fences as from Python, and for roles that have nothing else."""
+
+import json
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from dibs.errors import ConfigurationError
+from dibs.job import Filter, NewJob, State
+from dibs.outcome import Pulse, Succeeded, Verdict
+from tests.conftest import POSTGRES_LABELS, DatabaseFactory
+from tests.servers import PostgresAddress
+from tests.unit.postgres import LEASE, NEWEST, as_role, connected, migrated, needs_postgres, opened
+
+pytestmark = needs_postgres
+
+Psql = Callable[[str], list[str]]
+RoleFactory = Callable[[str], Awaitable[str]]
+
+RUNNING_OUT = "update dibs.job set locked_until = clock_timestamp()"
+
+
+@pytest.fixture
+def role_name(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[str]:
+    """Comes before the database, so that the role goes after it."""
+    name = f"r_{uuid4().hex}"
+    postgres_servers[NEWEST].execute(f"create role {name} login")
+    yield name
+    postgres_servers[NEWEST].execute(f"drop role {name}")
+
+
+@pytest.fixture
+async def url(role_name: str, postgres_database: DatabaseFactory) -> str:
+    return await migrated(postgres_database(NEWEST))
+
+
+@pytest.fixture
+def allowed(role_name: str, url: str) -> RoleFactory:
+    """`await allowed("worker")` gives the URL of a role that may do that and nothing else."""
+
+    async def allow(purpose: str) -> str:
+        async with connected(url) as owner:
+            await owner.execute("select dibs.allow($1, $2)", role_name, purpose)
+        return as_role(url, role_name)
+
+    return allow
+
+
+@pytest.fixture(params=POSTGRES_LABELS)
+async def psql(
+    request: pytest.FixtureRequest,
+    postgres_servers: Mapping[str, PostgresAddress],
+    postgres_database: DatabaseFactory,
+) -> Psql:
+    """Sends a text through the server's own psql, on each version, and gives the lines that it prints."""
+    url = await migrated(postgres_database(request.param))
+    program = postgres_servers[request.param].psql
+
+    def send(sql: str) -> list[str]:
+        command = [program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return send
+
+
+def _json(lines: list[str]) -> list[Any]:
+    return [json.loads(line) for line in lines]
+
+
+# --- text only ------------------------------------------------------------------------------------
+
+
+def test_psql_can_take_a_job_through_its_whole_life(psql: Psql) -> None:
+    [added] = psql(
+        "select * from dibs.enqueue('mail', args => '{\"to\": 1}', queue => 'post', priority => -5, "
+        "max_attempts => 2, key => 'k', meta => '{\"by\": \"psql\"}')"
+    )
+    id_, created = added.split("|")
+    assert created == "t"
+    claim = "select id, epoch, attempt, args from dibs.claim(queue => 'post', worker => 'p', lease => '1 minute')"
+    assert psql(claim) == [f'{id_}|1|1|{{"to": 1}}']
+    assert psql(claim) == []
+    assert psql(f"select dibs.heartbeat('p', array['{id_}'::uuid], array[1], info => '{{}}')") == ["{held}"]
+    retry = f"select dibs.settle_one('{id_}', epoch => 1, worker => 'p', outcome => 'retry', error => 'busy')"
+    assert psql(retry) == ["accepted"]
+    assert psql(claim) == [f'{id_}|2|2|{{"to": 1}}']
+    assert psql(f"select dibs.settle_one('{id_}', 2, 'p', result => '[1, 2]')") == ["accepted"]
+    [job] = _json(psql(f"select row_to_json(x) from dibs.get('{id_}') x"))
+    assert (job["state"], job["result"], job["meta"]) == ("succeeded", [1, 2], {"by": "psql"})
+    assert [error["error"] for error in job["errors"]] == ["busy"]
+
+
+def test_psql_can_enqueue_many_at_once_in_the_order_given(psql: Psql) -> None:
+    many = '[{"task": "b", "priority": 1}, {"task": "a"}, {"task": "c", "key": "k"}, {"task": "d", "key": "k"}]'
+    answers = [line.split("|") for line in psql(f"select * from dibs.enqueue_many('{many}')")]
+    assert [created for _, created in answers] == ["t", "t", "t", "f"]
+    assert answers[2][0] == answers[3][0]
+    assert psql("select task from dibs.claim('default', 'w', max_jobs => 9)") == ["a", "c", "b"]
+    assert psql("select * from dibs.enqueue_many('[]')") == []
+
+
+def test_what_psql_looks_at_comes_as_json_rows(psql: Psql) -> None:
+    psql("select dibs.enqueue('a'), dibs.enqueue('b', queue => 'other')")
+    psql("select dibs.settle_one(id, epoch, 'w', 'failed', error => 'no') from dibs.claim('default', 'w')")
+    psql("select dibs.claim('other', 'v')")
+    [failed] = _json(psql("""select row_to_json(x) from dibs.find('{"states":["failed"]}') x"""))
+    assert (failed["task"], failed["errors"][0]["error"]) == ("a", "no")
+    counts = {row["queue"]: row for row in _json(psql("select row_to_json(x) from dibs.counts() x"))}
+    assert (counts["default"]["failed"], counts["other"]["running"]) == (1, 1)
+    [worker] = _json(psql("select row_to_json(x) from dibs.workers() x"))
+    assert (worker["name"], worker["running"]) == ("v", 1)
+
+
+def test_psql_has_every_verb_of_an_operator(psql: Psql) -> None:
+    def count(call: str) -> str:
+        return psql(f"select count from dibs.{call}")[0]
+
+    psql('select dibs.enqueue_many(\'[{"task": "a"}, {"task": "b"}, {"task": "c"}]\')')
+    psql("select dibs.pause('default')")
+    assert psql("select dibs.claim('default', 'w')") == []
+    psql("select dibs.resume('default'); select dibs.configure('default', lifo => true)")
+    assert count("""reprioritise('{"tasks": ["a"]}', 9)""") == "1"
+    assert psql("select task, priority from dibs.find()") == ["c|0", "b|0", "a|9"]
+    assert psql("select task from dibs.claim('default', 'w')") == ["c"]
+    assert count("""reschedule('{"tasks": ["b"]}', '2100-01-01')""") == "1"
+    assert psql("""select dibs.count_matching('{}', array['queued', 'running'])""") == ["3"]
+    assert count("cancel('{}')") == "3"  # the running one is asked
+    assert psql("select task, state from dibs.find()") == ["c|running", "b|cancelled", "a|cancelled"]
+    assert count("""requeue('{"tasks": ["b"]}')""") == "1"
+    assert count("cancel('{}', force => true)") == "2"
+    assert psql("select count, next_after is null from dibs.delete('{}', max_jobs => 2)") == ["2|f"]
+    assert psql("select dibs.prune('0', '0', '0')") == ["1"]
+    assert psql("select dibs.sweep()") == ["0"]
+
+
+# --- the same fences ------------------------------------------------------------------------------
+
+
+async def test_a_late_settle_in_sql_is_lost_and_changes_nothing(url: str) -> None:
+    async with connected(url) as sql, opened(url) as store:
+        await sql.execute("select dibs.enqueue('t')")
+        [(id_, epoch)] = await sql.fetch("select id, epoch from dibs.claim('default', 'w')")
+        await sql.execute(RUNNING_OUT)
+        before = await store.get(id_)
+        for outcome in ("succeeded", "failed", "retry", "released"):
+            late = await sql.fetchval("select dibs.settle_one($1, $2, 'w', $3, error => 'late')", id_, epoch, outcome)
+            assert late == "lost"
+        assert await sql.fetchval("select dibs.heartbeat('w', array[$1::uuid], array[$2::int])", id_, epoch) == ["lost"]
+        assert await store.get(id_) == before
+
+
+async def test_each_of_many_settles_answers_for_itself_in_order(url: str) -> None:
+    async with connected(url) as sql:
+        await sql.execute("select dibs.enqueue(t) from unnest(array['a', 'b', 'c', 'd']) t")
+        ids = [row[0] for row in await sql.fetch("select id from dibs.claim('default', 'w', 4)")]
+        await sql.execute(f"{RUNNING_OUT} where id = $1", ids[2])
+        settle = (
+            "select dibs.settle($1, epochs => $2, workers => $3, outcomes => $4, results => $5, errors => $6, "
+            "delays => $7)"
+        )
+        given = (
+            [ids[3], ids[0], ids[2], uuid4(), ids[1]],
+            [1, 1, 1, 1, 2],
+            ["w"] * 5,
+            ["retry", "succeeded", "succeeded", "succeeded", "succeeded"],
+            [None, "7", None, None, None],
+            ["no", None, None, None, None],
+            [timedelta(hours=1), None, None, None, None],
+        )
+        verdicts = ["accepted", "accepted", "lost", "lost", "lost"]
+        assert await sql.fetchval(settle, *given) == verdicts
+        assert await sql.fetchval(settle, *given) == verdicts  # sent again: accepted again, counted once
+        states = await sql.fetch("select state, attempts from dibs.find() order by task")
+    assert [tuple(row) for row in states] == [("succeeded", 1), ("running", 1), ("running", 1), ("queued", 1)]
+
+
+async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: str) -> None:
+    async with connected(url) as sql, opened(url) as store:
+        id_: UUID = await sql.fetchval("select id from dibs.enqueue('t', args => '{\"n\":  1.50}')")
+        [claim] = await store.claim("default", "python", 1, LEASE)
+        assert (claim.id, claim.args, claim.max_attempts) == (id_, {"n": 1.5}, 5)
+        assert await sql.fetchval("select dibs.settle_one($1, 1, 'sql')", id_) == "lost"
+        assert await store.settle([claim.settled(Succeeded("py"))]) == [Verdict.ACCEPTED]
+        assert await sql.fetchval("select result::text from dibs.get($1)", id_) == '"py"'
+
+        job = NewJob(task="t", args=["é", None], key="k")
+        await store.enqueue([job])
+        assert tuple(await sql.fetchrow("select * from dibs.enqueue('t', key => 'k')")) == (job.id, False)
+        row = await sql.fetchrow("select id, epoch, args from dibs.claim('default', 'sql')")
+        assert tuple(row) == (job.id, 1, '["é",null]')
+        claims = [claim for claim in await store.claim("default", "python", 1, LEASE)]
+        assert claims == []
+        assert await sql.fetchval("select dibs.settle_one($1, 1, 'sql', 'failed', error => 'x')", job.id) == "accepted"
+        found = await store.get(job.id)
+        assert found is not None and found.state is State.FAILED and found.errors[0].worker == "sql"
+
+
+# --- roles ----------------------------------------------------------------------------------------
+
+
+async def test_a_producer_can_enqueue_and_look_up_but_not_work(allowed: RoleFactory) -> None:
+    url = await allowed("producer")
+    async with connected(url) as role, opened(url) as store:
+        id_ = await role.fetchval("select id from dibs.enqueue('t')")
+        assert await role.fetchval("select state from dibs.get($1)", id_) == "queued"
+        await role.execute('select dibs.enqueue_many(\'[{"task": "t"}]\')')
+        for _ in range(3):  # more than one within the gap between two wake-ups
+            await store.enqueue([NewJob(task="t")])
+        for forbidden in (
+            "claim('default', 'w')",
+            "settle_one(dibs.new_id(), 1, 'w')",
+            "sweep()",
+            "find()",
+            "cancel('{}')",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await role.execute(f"select dibs.{forbidden}")
+        with pytest.raises(ConfigurationError, match=r"permission denied.*dibs\.allow"):
+            await store.claim("default", "w", 1, LEASE)
+
+
+async def test_a_worker_can_work_but_not_operate(allowed: RoleFactory) -> None:
+    url = await allowed("worker")
+    async with connected(url) as role, opened(url) as store:
+        await store.enqueue([NewJob(task="t"), NewJob(task="t")])
+        assert await store.wait(["default"], timedelta(seconds=10)) == {"default"}
+        one, two = await store.claim("default", "w", 2, LEASE)
+        assert await store.heartbeat("w", [one, two], LEASE) == [Pulse.HELD] * 2
+        assert await store.settle([one.settled(Succeeded())]) == [Verdict.ACCEPTED]
+        assert await role.fetchval("select dibs.settle_one($1, 1, 'w')", two.id) == "accepted"
+        assert await role.fetchval("select dibs.sweep()") == await role.fetchval("select dibs.prune()") == 0
+        for forbidden in (
+            "cancel('{}')",
+            "delete('{}')",
+            "requeue('{}')",
+            "pause('default')",
+            "allow('x', 'operator')",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await role.execute(f"select dibs.{forbidden}")
+
+
+async def test_an_operator_can_call_every_verb(allowed: RoleFactory) -> None:
+    async with opened(await allowed("operator")) as store:
+        await store.enqueue([NewJob(task="t"), NewJob(task="t")])
+        everything = Filter(everything=True)
+        assert len((await store.find(everything)).jobs) == 2
+        assert (await store.cancel(everything, dry_run=True)).count == 2
+        assert (await store.cancel(everything)).count == 2
+        assert (await store.requeue(everything)).count == 2
+        assert (await store.delete(everything)).count == 2
+        await store.pause("q")
+        assert [row.paused for row in await store.counts()] == [True]
+        assert await store.workers() == []
+
+
+async def test_no_role_reads_or_writes_a_table_directly(allowed: RoleFactory) -> None:
+    async with connected(await allowed("operator")) as role:
+        tables = await role.fetch(
+            "select oid::regclass::text as name, relname from pg_class "
+            "where relnamespace = 'dibs'::regnamespace and relkind in ('r', 'p', 'v')"
+        )
+        assert len(tables) > 8
+        for name, bare in tables:
+            for statement in (f"select from {name}", f"delete from {name}", f"insert into {name} default values"):
+                if (bare, statement[:6]) != ("migration", "select"):
+                    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                        await role.execute(statement)
+
+
+async def test_a_wrong_purpose_names_those_there_are(allowed: RoleFactory) -> None:
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="producer, worker or operator, not admin"):
+        await allowed("admin")
+
+
+@pytest.mark.parametrize("label", POSTGRES_LABELS)
+async def test_nothing_is_open_to_everybody(label: str, postgres_database: DatabaseFactory) -> None:
+    async with connected(await migrated(postgres_database(label))) as sql:
+        for kind, catalogue in (("function", "pg_proc"), ("table", "pg_class")):
+            space = "pronamespace" if kind == "function" else "relnamespace"
+            rights = "execute" if kind == "function" else "select, insert, update, delete"
+            condition = "true" if kind == "function" else "relkind in ('r', 'p', 'v')"
+            open_to_all = await sql.fetch(
+                f"select oid::reg{'procedure' if kind == 'function' else 'class'}::text from {catalogue} "
+                f"where {space} = 'dibs'::regnamespace and {condition} "
+                f"and has_{kind}_privilege('public', oid, '{rights}')"
+            )
+            assert open_to_all == []
+        assert not await sql.fetchval("select has_schema_privilege('public', 'dibs', 'usage, create')")
+
+
+async def test_whatever_runs_with_the_owner_s_rights_has_its_search_path_fixed(url: str) -> None:
+    async with connected(url) as sql:
+        loose = await sql.fetch(
+            "select oid::regprocedure::text from pg_proc where pronamespace = 'dibs'::regnamespace and prosecdef "
+            "and not coalesce(proconfig, '{}') @> array['search_path=pg_catalog, pg_temp']"
+        )
+    assert loose == []
+
+
+TRAPS = """
+create schema trap;
+create function trap.sprung() returns boolean language plpgsql as $$ begin raise 'the trap sprang'; end $$;
+create function trap.same(uuid, uuid) returns boolean language sql as 'select trap.sprung()';
+create function trap.same(text, text) returns boolean language sql as 'select trap.sprung()';
+create function trap.up_to(timestamptz, timestamptz) returns boolean language sql as 'select trap.sprung()';
+create function trap.cardinality(anyarray) returns integer language sql as 'select trap.sprung()::integer';
+create function trap.clock_timestamp() returns timestamptz language sql as 'select null::timestamptz where trap.sprung()';
+create operator trap.= (leftarg = uuid, rightarg = uuid, function = trap.same);
+create operator trap.= (leftarg = text, rightarg = text, function = trap.same);
+create operator trap.<= (leftarg = timestamptz, rightarg = timestamptz, function = trap.up_to);
+create temporary table job (id uuid);
+grant usage on schema trap to public;
+set search_path = trap, pg_temp, pg_catalog;
+"""
+
+
+async def test_a_caller_s_own_objects_are_never_called(url: str, role_name: str, allowed: RoleFactory) -> None:
+    async with connected(url) as owner:
+        await owner.execute(f'grant create on database "{url.rpartition("/")[2]}" to {role_name}')
+    async with connected(await allowed("operator")) as role:
+        await role.execute(TRAPS)
+        for sprung in ("'a'::text = 'b'::text", "cardinality('{}'::text[])", "clock_timestamp() <= now()"):
+            with pytest.raises(asyncpg.RaiseError, match="the trap sprang"):
+                await role.execute(f"select {sprung}")
+        for call in (
+            "enqueue('t', key => 'k')",
+            "enqueue('t', key => 'k')",
+            'enqueue_many(\'[{"task": "u"}]\')',
+            "claim('default', 'w', max_jobs => 1)",
+            "settle_one((dibs.find('{\"states\": [\"running\"]}')).id, 1, 'w', 'retry', error => 'e')",
+            "claim_take(dibs.claim_lock('default', 2), 'w')",
+            "heartbeat('w', array(select id from dibs.find()), array[2, 1])",
+            "cancel('{}', force => true)",
+            "requeue('{}')",
+            "reschedule('{}', now())",
+            "reprioritise('{}', 3)",
+            "due(array['default'])",
+            "counts()",
+            "workers()",
+            "sweep()",
+            "delete('{}')",
+            "prune('0', '0', '0')",
+            "make_days()",
+            "pause('q')",
+            "resume('q')",
+            "configure('q', true)",
+        ):
+            await role.execute(f"select dibs.{call}")
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("enqueue('t', queue => '')", "queue must have 1 to 200 printable characters.*not ''"),
+        ("enqueue('t', queue => ' q')", "queue must have .* no space at either end, not ' q'"),
+        ("enqueue('t', queue => E'a\\nb')", "queue must have"),
+        ("enqueue('t', queue => U&'a\\2028')", "queue must have"),
+        ("enqueue(repeat('x', 201))", "task must have"),
+        ("enqueue(E'\\x7f')", "task must have"),
+        ("enqueue(null)", "task must have .*not NULL"),
+        ("enqueue('t', key => '')", "key must have"),
+        ("enqueue('t', args => null)", '"args".*not-null'),
+        ("enqueue('t', args => 'no json')", "invalid input syntax for type json"),
+        ("enqueue('t', priority => 32768)", "smallint out of range"),
+        ("enqueue('t', max_attempts => 0)", "max_attempts must be from 1 to 1000"),
+        ("enqueue('t', max_attempts => 1001)", "max_attempts must be from 1 to 1000"),
+        ('enqueue_many(\'[{"task": "fine"}, {"task": ""}]\')', "task must have"),
+        ('enqueue_many(\'[{"task": "fine"}, {"args": {}}]\')', "task must have .*not NULL"),
+        ('enqueue_many(\'{"task": "no list"}\')', "cannot call json_array_elements on a non-array"),
+        ("settle_one(dibs.new_id(), 1, 'w', 'done')", "outcome must be succeeded, .*not done"),
+        ("settle_one(dibs.new_id(), 1, 'w', 'failed')", "needs an error"),
+        ("pause('')", "queue must have"),
+        ("configure(E'\\t', true)", "queue must have"),
+    ],
+)
+async def test_bad_input_is_refused_in_words_and_nothing_is_stored(url: str, call: str, words: str) -> None:
+    async with connected(url) as sql:
+        with pytest.raises(asyncpg.PostgresError, match=words):
+            await sql.execute(f"select dibs.{call}")
+        stored = "select (select count(*) from dibs.job) + (select count(*) from dibs.queue)"
+        assert await sql.fetchval(stored) == 0
