@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import asyncpg
@@ -61,6 +61,7 @@ class PostgresBareWay(_Calming, BareWay):
     claim_sql: str
     settle_sql: str
     tally_sql: str
+    plans: ClassVar[dict[str, str]] = PLANS
 
     def __init__(self, url: str, pool: Any) -> None:
         self.url = url
@@ -71,7 +72,7 @@ class PostgresBareWay(_Calming, BareWay):
 
     @classmethod
     async def open(cls, url: str, claimers: int) -> "PostgresBareWay":
-        pool = await asyncpg.create_pool(url, min_size=claimers, max_size=claimers, server_settings=PLANS)
+        pool = await asyncpg.create_pool(url, min_size=claimers, max_size=claimers, server_settings=cls.plans)
         self = cls(url, pool)
         for _ in range(claimers):
             connection = await pool.acquire()
@@ -138,9 +139,14 @@ class PostgresLimit(PostgresBareWay):
 
 
 class Textbook(PostgresBareWay):
-    """The layout of the textbooks: a state column in the claim index; a finished job stays where it is."""
+    """The layout of the textbooks: a state column that the indexes know; a finished job stays where it is.
+
+    It has an index for each thing that dibs can find as well: what to claim, what has expired, what ended when. The
+    statements are planned as PostgreSQL plans them for everybody.
+    """
 
     name = "textbook"
+    plans = {}  # noqa: RUF012 (typed in the base)
     claim_sql = "sql/textbook_claim.sql"
     settle_sql = "sql/textbook_settle.sql"
     tally_sql = _TEXTBOOK_TALLY
@@ -155,11 +161,18 @@ class Textbook(PostgresBareWay):
         return ids
 
 
+class ForcedTextbook(Textbook):
+    """The same with the planner's hands tied as dibs ties them: no seq scans, no hash joins."""
+
+    name = "textbook-forced"
+    plans = PLANS
+
+
 class PostgresArena(Arena):
     """The newest PostgreSQL found, with fsync and full-page writes on."""
 
     name = "postgres"
-    ways = ("dibs", "limit", "textbook", "two-phase")
+    ways = ("dibs", "limit", "textbook", "textbook-forced", "two-phase")
 
     def __init__(self) -> None:
         found = find_postgres()
@@ -190,6 +203,8 @@ class PostgresArena(Arena):
             return await PostgresLimit.open(self.url, claimers)
         if way == "textbook":
             return await Textbook.open(self.url, claimers)
+        if way == "textbook-forced":
+            return await ForcedTextbook.open(self.url, claimers)
         how = "two-phase" if way == "two-phase" else "single"
         return PostgresWay(await _open_store(f"{self.url}?pool={claimers}&claim={how}"), way, self.url)
 

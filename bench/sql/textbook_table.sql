@@ -22,3 +22,5 @@ create table if not exists textbook.job (
     result json
 );
 create index if not exists job_claim on textbook.job (queue, priority, run_at, id) where state = 'queued';
+create index if not exists job_lease on textbook.job (queue, locked_until) where state = 'running';
+create index if not exists job_time on textbook.job (state, finished_at);

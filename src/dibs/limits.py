@@ -6,7 +6,7 @@ with that reason, and an error text is cleaned.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -25,7 +25,7 @@ LEASE = (timedelta(seconds=1), timedelta(hours=24))
 LONGEST_DELAY = timedelta(days=3650)
 BULK = 10_000
 DEPTH = 64
-INTEGERS = (-(2**63), 2**63 - 1)
+_SMALLEST, _GREATEST = -(2**63), 2**63 - 1
 TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 ERROR_LENGTH = 2_000
 TRACEBACK_LENGTH = 20_000
@@ -193,28 +193,39 @@ def _check(value: Any, what: str, depth: int) -> None:
         if not value.isascii() or "\0" in value:
             _check_text(value, what)
     elif kind is dict or kind is list or kind is tuple:
-        _check_items(value, what, depth)
+        if depth == 0:
+            raise Refused(f"{what} must not be nested deeper than {DEPTH} levels")
+        if kind is dict:
+            _check_keys(value, what)
+            value = value.values()
+        _check_items(value, what, depth - 1)
     elif kind is float:
         if not isfinite(value):
             raise Refused(f"{what} must not hold {value}: JSON has no NaN or infinity")
     elif kind is int:
-        if not INTEGERS[0] <= value <= INTEGERS[1]:
+        if not _SMALLEST <= value <= _GREATEST:
             raise Refused(f"{what} must hold integers of at most 64 bits: pass longer ones as strings")
     elif kind is not bool and value is not None:
         raise Refused(f"{what} must be JSON (dict, list, str, int, float, bool or None), not {kind.__name__}")
 
 
-def _check_items(value: Any, what: str, depth: int) -> None:
-    if depth == 0:
-        raise Refused(f"{what} must not be nested deeper than {DEPTH} levels")
-    if type(value) is dict:
-        for key in value:
-            if type(key) is not str:
-                raise Refused(f"{what} must have strings as keys, not {type(key).__name__}")
-            _check(key, what, depth)
-        value = value.values()
-    for item in value:
-        _check(item, what, depth - 1)
+def _check_keys(value: dict[Any, Any], what: str) -> None:
+    for key in value:
+        if type(key) is not str:
+            raise Refused(f"{what} must have strings as keys, not {type(key).__name__}")
+        if not key.isascii() or "\0" in key:
+            _check_text(key, what)
+
+
+def _check_items(items: Iterable[Any], what: str, depth: int) -> None:
+    # Every job comes through here twice, so what most payloads are made of is let through without a call.
+    for item in items:
+        kind = type(item)
+        if (kind is str and item.isascii() and "\0" not in item) or kind is bool or item is None:
+            continue
+        if kind is int and _SMALLEST <= item <= _GREATEST:
+            continue
+        _check(item, what, depth)
 
 
 def _check_text(value: str, what: str) -> None:
@@ -247,9 +258,11 @@ class Settled(msgspec.Struct, frozen=True):
 def settleable(settlements: Sequence[Settlement], limits: Limits = DEFAULT) -> list[Settled]:
     """Make each settlement storable; refuse only what no worker can mean: one claim settled twice in one call."""
     bulk(len(settlements), "settlements")
-    fences = {(item.id, item.epoch, item.worker) for item in settlements}
-    if len(fences) < len(settlements):
-        raise Refused("one settle call must not hold the same claim twice")
+    if len({item.id for item in settlements}) < len(settlements):
+        # The same job may come twice with two epochs, of which one is lost; the same claim may not.
+        fences = {(item.id, item.epoch, item.worker) for item in settlements}
+        if len(fences) < len(settlements):
+            raise Refused("one settle call must not hold the same claim twice")
     return [_settled(item, limits) for item in settlements]
 
 

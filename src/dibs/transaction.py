@@ -40,10 +40,10 @@ def enqueue_in(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFA
 
 async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFAULT) -> list[Enqueued]:
     """The same for an asyncpg connection, an async psycopg one, or an async connection or session of SQLAlchemy."""
-    if hasattr(connection, "run_sync") and hasattr(connection, "sync_session" if _is_session(connection) else "engine"):
+    if hasattr(connection, "run_sync"):  # SQLAlchemy
         found: list[Enqueued] = await connection.run_sync(enqueue_in, jobs, limits=limits)
         return found
-    if _package(connection) == "asyncpg" or type(connection).__name__ == "AsyncConnection":
+    if _comes_from(connection, "asyncpg", "is_in_transaction") or _comes_from(connection, "psycopg", "__aenter__"):
         from dibs.stores.postgres import transaction as postgres
 
         return await postgres.enqueue_in_async(connection, jobs, limits=limits)
@@ -51,25 +51,24 @@ async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: L
 
 
 def _dialect(connection: Any) -> str | None:
-    """Which database a synchronous connection leads to."""
-    if isinstance(connection, sqlite3.Connection) or _package(connection) == "apsw":
+    """Which database a synchronous connection leads to; None if it is something else."""
+    if isinstance(connection, sqlite3.Connection) or _comes_from(connection, "apsw", "in_transaction"):
         return "sqlite"
-    if _package(connection) == "psycopg" and not hasattr(connection, "__aenter__"):
+    if hasattr(connection, "__aenter__"):
+        return None
+    if _comes_from(connection, "psycopg", "autocommit"):
         return "postgresql"
-    if hasattr(connection, "vendor"):  # Django
+    if hasattr(connection, "in_atomic_block"):  # Django
         return str(connection.vendor)
-    if _is_session(connection):  # SQLAlchemy
+    if hasattr(connection, "get_bind"):  # a session of SQLAlchemy
         return str(connection.get_bind().dialect.name)
-    dialect = getattr(connection, "dialect", None)
-    return None if dialect is None or hasattr(connection, "run_sync") else str(dialect.name)
+    return str(connection.dialect.name) if hasattr(connection, "exec_driver_sql") else None
 
 
-def _is_session(connection: Any) -> bool:
-    return hasattr(connection, "get_bind")
-
-
-def _package(connection: Any) -> str:
-    return type(connection).__module__.partition(".")[0]
+def _comes_from(connection: Any, package: str, attribute: str) -> bool:
+    """Whether it is an object of the package, or of a subclass, that has what a connection has."""
+    packages = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
+    return package in packages and hasattr(connection, attribute)
 
 
 def _unknown(connection: Any, takes: str, other: str) -> ConfigurationError:

@@ -264,15 +264,16 @@ async def test_an_operator_can_call_every_verb(allowed: RoleFactory) -> None:
 async def test_no_role_reads_or_writes_a_table_directly(allowed: RoleFactory) -> None:
     async with connected(await allowed("operator")) as role:
         tables = await role.fetch(
-            "select oid::regclass::text as name, relname from pg_class "
+            "select oid::regclass::text, relname, relkind::text from pg_class "
             "where relnamespace = 'dibs'::regnamespace and relkind in ('r', 'p', 'v')"
         )
         assert len(tables) > 8
-        for name, bare in tables:
-            for statement in (f"select from {name}", f"delete from {name}", f"insert into {name} default values"):
-                if (bare, statement[:6]) != ("migration", "select"):
-                    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                        await role.execute(statement)
+        for name, bare, kind in tables:
+            writes = [] if kind == "v" else [f"delete from {name}", f"insert into {name} default values"]
+            reads = [] if bare == "migration" else [f"select from {name}"]
+            for statement in (*reads, *writes):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await role.execute(statement)
 
 
 async def test_a_wrong_purpose_names_those_there_are(allowed: RoleFactory) -> None:

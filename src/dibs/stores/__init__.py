@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from dibs.errors import ConfigurationError
 from dibs.store import Store
@@ -40,13 +39,19 @@ def open_store(url: str = DEFAULT_URL) -> Store:
 
     ``memory://``, ``sqlite:///jobs.db`` (the default), ``postgresql://…`` or ``redis://…``.
     """
-    scheme = urlsplit(url).scheme
+    scheme = scheme_of(url)
     kind = KINDS.get(scheme)
     if kind is None:
         known = ", ".join(f"{each}://" for each in KINDS)
         raise ConfigurationError(f"no store is called {scheme or url!r}: a store's URL starts with one of {known}")
     make: Callable[[str], Store] = getattr(import_kind(kind, scheme), kind.name).from_url
     return make(url)
+
+
+def scheme_of(url: str) -> str:
+    """What stands before the colon. The rest is for the store to read: it knows what in it is secret."""
+    scheme, colon, _ = url.partition(":")
+    return scheme.lower() if colon else ""
 
 
 def import_kind(kind: Kind, scheme: str) -> object:

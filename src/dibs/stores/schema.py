@@ -2,12 +2,11 @@
 
 from importlib import import_module
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
 from dibs.errors import ConfigurationError
-from dibs.stores import KINDS, import_kind
+from dibs.stores import KINDS, import_kind, scheme_of
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class Schema(Protocol):
 
 def open_schema(url: str) -> Schema:
     """The schema that a URL leads to; stores without one say so."""
-    scheme = urlsplit(url).scheme
+    scheme = scheme_of(url)
     kind = KINDS.get(scheme)
     if kind is None or not kind.schema:
         raise ConfigurationError(f"{scheme or url}:// has no schema to migrate: only postgresql:// and sqlite:// have")

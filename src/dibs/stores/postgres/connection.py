@@ -1,7 +1,6 @@
 """Connections to PostgreSQL: a pool that costs no extra round trip, and errors in the words of dibs."""
 
-import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ CONNECT_TIMEOUT = 10.0
 _GONE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what the driver says when it sends on a connection that was just terminated
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -23,14 +23,32 @@ _GONE = (
     OSError,
     TimeoutError,
 )
+# It answered, but somebody or something stands in the way: a time-out, a full disk, a standby, a lock.
+_NOT_NOW = (
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.LockNotAvailableError,
+)
+_BAD_URL = (
+    ValueError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.CantChangeRuntimeParamError,
+    asyncpg.InvalidParameterValueError,
+)
 _NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError)
-_SECRET = re.compile(r"://[^@/]*@")
 
 
 def place(url: str) -> str:
     """Where a URL leads, for messages: host, port and database, never a user's secret."""
-    parts = urlsplit(_SECRET.sub("://", url))
-    return f"{parts.netloc or 'the local socket'}{parts.path}"
+    parts = urlsplit(url)
+    return f"{parts.netloc.rpartition('@')[2] or 'the local socket'}{parts.path}"
+
+
+def _line(problem: BaseException) -> str:
+    """What a problem says, without the details that PostgreSQL adds in further lines."""
+    return str(problem).partition("\n")[0] or type(problem).__name__
 
 
 def translate(problem: BaseException, url: str) -> DibsError | None:
@@ -42,14 +60,15 @@ def translate(problem: BaseException, url: str) -> DibsError | None:
             return ConfigurationError(f"PostgreSQL at {place(url)} refused the user or password: check the URL")
         case asyncpg.InsufficientPrivilegeError():
             advice = "let its owner say select dibs.allow(role, purpose)"
-            return ConfigurationError(f"the role in the URL may not do that ({problem}): {advice}")
+            return ConfigurationError(f"the role in the URL may not do that ({_line(problem)}): {advice}")
         case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError():
-            return Refused(f"PostgreSQL refused the job: {problem}")
+            return Refused(f"PostgreSQL refused the job: {_line(problem)}")
         case _ if isinstance(problem, _NO_SCHEMA):
             return SchemaError(f"{place(url)} has no current dibs schema: run dibs migrate up, or add ?migrate=auto")
         case _ if isinstance(problem, _GONE):
-            what = str(problem) or type(problem).__name__
-            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {what}")
+            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {_line(problem)}")
+        case _ if isinstance(problem, _NOT_NOW):
+            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot do that now: {_line(problem)}")
     return None
 
 
@@ -82,18 +101,33 @@ def arguments(options: Options) -> dict[str, Any]:
     }
 
 
-async def connect_pool(url: str, options: Options) -> Any:
-    """A pool of up to ``options.pool`` connections; the first is opened now."""
+@asynccontextmanager
+async def _connecting(url: str) -> AsyncIterator[None]:
+    """As ``speaking_dibs``, while the driver and the server still have to make sense of the URL."""
     async with speaking_dibs(url):
         try:
-            return await asyncpg.create_pool(
-                url, min_size=1, max_size=options.pool, reset=_no_reset, **arguments(options)
-            )
-        except (ValueError, asyncpg.ClientConfigurationError) as problem:
-            raise ConfigurationError(f"bad postgresql:// URL: {_SECRET.sub('://', str(problem))}") from None
+            yield
+        except _BAD_URL as problem:
+            ours = ", ".join(Options.__struct_fields__)
+            message = f"bad postgresql:// URL: {_line(problem)} (the options of dibs are {ours})"
+            raise ConfigurationError(message) from None
+
+
+async def connect_pool(url: str, options: Options) -> Any:
+    """A pool of up to ``options.pool`` connections; the first is opened now."""
+    async with _connecting(url):
+        return await asyncpg.create_pool(url, min_size=1, max_size=options.pool, reset=_no_reset, **arguments(options))
 
 
 async def connect(url: str, options: Options) -> Any:
-    """One connection of its own, to listen on."""
-    async with speaking_dibs(url):
+    """One connection of its own."""
+    async with _connecting(url):
         return await asyncpg.connect(url, **arguments(options))
+
+
+async def connect_listener(url: str, options: Options, channel: str, heard: Callable[..., None]) -> Any:
+    """A connection that listens on a channel."""
+    connection = await connect(url, options)
+    async with speaking_dibs(url):
+        await connection.add_listener(channel, heard)
+    return connection

@@ -44,10 +44,11 @@ class Lookout:
             self._lanes.clear()
         if outdated or len(claims) < limit:
             self._looked(moment, time.monotonic() - began)
-        for claim in claims:
-            known = self._lanes.get(claim.priority)
-            if known is None or (claim.run_at, claim.id) > known:
-                self._lanes[claim.priority] = (claim.run_at, claim.id)
+        # Each lane comes in order, so the last of it is the furthest, but for what a second look found before it.
+        for priority, reached in {claim.priority: (claim.run_at, claim.id) for claim in claims}.items():
+            known = self._lanes.get(priority)
+            if known is None or reached > known:
+                self._lanes[priority] = reached
 
     def _looked(self, moment: datetime, took: float) -> None:
         """A claim has looked from the beginning."""

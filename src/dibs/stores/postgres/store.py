@@ -28,21 +28,22 @@ from dibs.job import (
     Settlement,
     WorkerInfo,
 )
-from dibs.limits import Limits
+from dibs.limits import Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.postgres import rows, schema
-from dibs.stores.postgres.connection import connect, connect_pool, speaking_dibs
+from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
-from dibs.stores.postgres.wakeups import Listener, Waker
+from dibs.stores.postgres.wakeups import CHANNEL, Heard, Listener, Waker
 
 _ENQUEUE = "select id, created from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _CLAIM = "select * from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _LOCK = "select dibs.claim_lock($1, $2, $3)"
 _TAKE = "select * from dibs.claim_take($1, $2, $3)"
 _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8)"
+_SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
 _PUTS_BACK = frozenset({"retry", "released", "snoozed"})
 _PULSES = {pulse.value: pulse for pulse in Pulse}
@@ -87,8 +88,10 @@ class PostgresStore(BulkVerbs):
     async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
         return await self._listener.wait(queues, timeout)
 
-    async def _connect_listener(self) -> Any:
-        return None if self._options.pooler == "transaction" else await connect(self._url, self._options)
+    async def _connect_listener(self, heard: Heard) -> Any:
+        if self._options.pooler == "transaction":
+            return None
+        return await connect_listener(self._url, self._options, CHANNEL, heard)
 
     async def _due(self, queues: Sequence[str]) -> set[str]:
         return {row[0] for row in await self._fetch("select dibs.due($1)", list(queues))}
@@ -181,9 +184,11 @@ class PostgresStore(BulkVerbs):
         items = rules.settleable(settlements, self._limits)
         if not items:
             return []
+        first = items[0]
+        if all(item.kind == "succeeded" and item.worker == first.worker for item in items):
+            return await self._succeed(items, first.worker)
         if any(item.kind in _PUTS_BACK for item in items):
             self._places.forget()
-        plain = all(item.kind == "succeeded" for item in items)
         [[verdicts]] = await self._fetch(
             _SETTLE,
             [item.id for item in items],
@@ -191,10 +196,18 @@ class PostgresStore(BulkVerbs):
             [item.worker for item in items],
             [item.kind for item in items],
             [item.result for item in items],
-            None if plain else [item.error for item in items],
-            None if plain else [item.traceback for item in items],
-            None if plain else [item.delay for item in items],
+            [item.error for item in items],
+            [item.traceback for item in items],
+            [item.delay for item in items],
         )
+        return [_VERDICTS[verdict] for verdict in verdicts]
+
+    async def _succeed(self, items: Sequence[Settled], worker: str) -> list[Verdict]:
+        """The commonest settle, with as little to send as there is to say."""
+        ids, epochs = [item.id for item in items], [item.epoch for item in items]
+        results = [item.result for item in items]
+        silent = all(result == "null" for result in results)
+        [[verdicts]] = await self._fetch(_SUCCEED, ids, epochs, worker, None if silent else results)
         return [_VERDICTS[verdict] for verdict in verdicts]
 
     async def sweep(self, limit: int = CHUNK) -> int:

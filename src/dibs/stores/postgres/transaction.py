@@ -39,9 +39,9 @@ async def enqueue_in_async(
             if not connection.is_in_transaction():
                 raise ConfigurationError(_BEGIN_FIRST)
             return _answers(await connection.fetch(f"{_FUNCTION}($1::text::json)", jobs_json))
-        _check_psycopg(connection)
-        cursor = await connection.execute(f"{_FUNCTION}(%s::json)", (jobs_json,))
-        return _answers(await cursor.fetchall())
+        async with _cursor(connection) as cursor:
+            await cursor.execute(f"{_FUNCTION}(%s::json)", (jobs_json,))
+            return _answers(await cursor.fetchall())
     except Exception as problem:
         raise _missing(problem) or problem from None
 
@@ -56,15 +56,28 @@ def _send(connection: Any, jobs_json: str) -> Any:
     if hasattr(connection, "get_bind") or hasattr(connection, "exec_driver_sql"):
         from sqlalchemy import text
 
+        _check_sqlalchemy(connection)
         return connection.execute(text(f"{_FUNCTION}(cast(:jobs as json))"), {"jobs": jobs_json}).fetchall()
-    _check_psycopg(connection)
-    return connection.execute(f"{_FUNCTION}(%s::json)", (jobs_json,)).fetchall()
+    with _cursor(connection) as cursor:
+        cursor.execute(f"{_FUNCTION}(%s::json)", (jobs_json,))
+        return cursor.fetchall()
 
 
-def _check_psycopg(connection: Any) -> None:
+def _cursor(connection: Any) -> Any:
+    """A cursor of psycopg that gives tuples, whatever the caller's rows look like."""
+    from psycopg.rows import tuple_row
+
     idle = 0
     if connection.autocommit and connection.info.transaction_status == idle:
         raise ConfigurationError(_BEGIN_FIRST)
+    return connection.cursor(row_factory=tuple_row)
+
+
+def _check_sqlalchemy(connection: Any) -> None:
+    """SQLAlchemy begins by itself, unless it was told not to; then each statement commits."""
+    own = connection.connection() if hasattr(connection, "get_bind") else connection
+    if getattr(own.connection.dbapi_connection, "autocommit", False):
+        raise ConfigurationError(_BEGIN_FIRST + "; this one is in AUTOCOMMIT")
 
 
 def _as_json(jobs: Sequence[NewJob], limits: Limits) -> str:

@@ -16,6 +16,9 @@ POLL = 1.0
 GAP = 0.005
 
 
+Heard = Callable[[object, int, str, object], None]
+
+
 class Waker:
     """The sending side: the first enqueue in a while wakes within its own transaction, the others together."""
 
@@ -54,7 +57,9 @@ class Waker:
 class Listener:
     """The receiving side: one connection that listens, any number of waiters."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]], probe: Callable[[Sequence[str]], Awaitable[set[str]]]):
+    def __init__(
+        self, connect: Callable[[Heard], Awaitable[Any]], probe: Callable[[Sequence[str]], Awaitable[set[str]]]
+    ) -> None:
         self._connect = connect
         self._probe = probe
         self._connection: Any = None
@@ -86,9 +91,7 @@ class Listener:
             if self._connection is not None and not self._connection.is_closed():
                 return
             with suppress(StoreUnavailable):
-                self._connection = await self._connect()
-                if self._connection is not None:
-                    await self._connection.add_listener(CHANNEL, self._heard)
+                self._connection = await self._connect(self._heard)
 
     def _heard(self, connection: object, pid: int, channel: str, queue: object) -> None:
         for waiter in self._waiters:

@@ -51,8 +51,9 @@ create table dibs.job (
     meta json not null,
     errors json
 ) with (
-    -- Half of each page is left free for the second version that a claim writes of every row in it.
-    fillfactor = 50,
+    -- More than half of each page is left free for the second, longer version that a claim writes of every row in it:
+    -- at 50 a tenth of the claims were not HOT, at 40 all are.
+    fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
