@@ -23,7 +23,7 @@ def _blocks(language: str) -> Iterator[object]:
                 yield pytest.param(found[2], id=f"{name}-{number}")
 
 
-@pytest.mark.parametrize("code", _blocks("python"))
+@pytest.mark.parametrize("code", list(_blocks("python")))
 def test_the_python_in_the_documentation_runs(code: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

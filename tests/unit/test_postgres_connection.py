@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from itertools import count
-from typing import Any
 
-import asyncpg
 import pytest
 
 from dibs.errors import ConfigurationError, DibsError, StoreUnavailable
@@ -149,11 +147,11 @@ async def test_a_time_out_and_a_read_only_server_are_unavailable_for_now(newest:
     async with connected(newest) as sql, opened(newest, "lock_timeout=1") as impatient:
         async with sql.transaction():
             await sql.execute("lock table dibs.job")
-            with pytest.raises(StoreUnavailable, match="cannot do that now: .*lock timeout"):
+            with pytest.raises(StoreUnavailable, match=r"cannot do that now: .*lock timeout"):
                 await impatient.enqueue(jobs(1))
         assert len(await impatient.enqueue(jobs(1))) == 1
     async with opened(newest, "default_transaction_read_only=on") as standby:
-        with pytest.raises(StoreUnavailable, match="cannot do that now: .*read-only"):
+        with pytest.raises(StoreUnavailable, match=r"cannot do that now: .*read-only"):
             await standby.enqueue(jobs(1))
 
 

@@ -1,4 +1,4 @@
-"""The verbs as SQL: from psql or any driver, with the same fences as from Python, and for roles that have nothing else."""
+"""The verbs as SQL: from psql or any driver, fenced as from Python, and for roles that have nothing else."""
 
 import json
 import subprocess
@@ -195,8 +195,7 @@ async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: s
         assert tuple(await sql.fetchrow("select * from dibs.enqueue('t', key => 'k')")) == (job.id, False)
         row = await sql.fetchrow("select id, epoch, args from dibs.claim('default', 'sql')")
         assert tuple(row) == (job.id, 1, '["é",null]')
-        claims = [claim for claim in await store.claim("default", "python", 1, LEASE)]
-        assert claims == []
+        assert await store.claim("default", "python", 1, LEASE) == []
         assert await sql.fetchval("select dibs.settle_one($1, 1, 'sql', 'failed', error => 'x')", job.id) == "accepted"
         found = await store.get(job.id)
         assert found is not None and found.state is State.FAILED and found.errors[0].worker == "sql"
@@ -313,7 +312,7 @@ create function trap.same(uuid, uuid) returns boolean language sql as 'select tr
 create function trap.same(text, text) returns boolean language sql as 'select trap.sprung()';
 create function trap.up_to(timestamptz, timestamptz) returns boolean language sql as 'select trap.sprung()';
 create function trap.cardinality(anyarray) returns integer language sql as 'select trap.sprung()::integer';
-create function trap.clock_timestamp() returns timestamptz language sql as 'select null::timestamptz where trap.sprung()';
+create function trap.clock_timestamp() returns timestamptz language sql as 'select now() where trap.sprung()';
 create operator trap.= (leftarg = uuid, rightarg = uuid, function = trap.same);
 create operator trap.= (leftarg = text, rightarg = text, function = trap.same);
 create operator trap.<= (leftarg = timestamptz, rightarg = timestamptz, function = trap.up_to);

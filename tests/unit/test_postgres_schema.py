@@ -5,7 +5,6 @@
 
 import asyncio
 import os
-import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,7 @@ async def test_the_schema_is_the_one_in_the_snapshot(newest: str) -> None:
     dump = await open_schema(newest).dump()
     if os.environ.get("DIBS_UPDATE_SNAPSHOT"):
         SNAPSHOT.write_text(dump, "utf-8")
-    advice = f"{SNAPSHOT.name} is out of date: if the change is meant, run the tests with DIBS_UPDATE_SNAPSHOT=1"
+    advice = f"{SNAPSHOT.name} is out of date: DIBS_UPDATE_SNAPSHOT=1 pytest {Path(__file__).name} writes it anew"
     assert dump == SNAPSHOT.read_text("utf-8"), advice
 
 
@@ -212,9 +211,7 @@ async def test_making_days_does_not_wait_for_whoever_reads_an_old_one(empty: str
         old = await make_day(connection, OLD_DAY)
         async with reader.transaction():
             await reader.execute(f"select from {old}")
-            began = time.monotonic()
-            assert await connection.fetchval("select dibs.make_days()") == 0
-            assert time.monotonic() - began < 5
+            assert await connection.fetchval("select dibs.make_days()", timeout=5) == 0
             assert old in await days(connection)
         assert await connection.fetchval("select dibs.make_days()") == 1
 
@@ -226,7 +223,7 @@ async def test_making_days_does_not_wait_for_whoever_writes_finished_jobs(empty:
         await connection.execute(f"drop table {day_name(today() + timedelta(days=3))}")
         async with writer.transaction():
             await writer.execute("lock table dibs.finished, dibs.finished_other in row exclusive mode")
-            assert await connection.fetchval("select dibs.make_days()") == 0
+            assert await connection.fetchval("select dibs.make_days()", timeout=5) == 0
             assert old in await days(connection)
         assert await connection.fetchval("select dibs.make_days()") == 2
 

@@ -79,7 +79,7 @@ def by_psycopg(url: str, **options: Any) -> Any:
 
 @contextmanager
 def by_psycopg_with_dicts(url: str) -> Any:
-    with psycopg.connect(url, row_factory=dict_row) as connection:  # type: ignore[arg-type]
+    with psycopg.connect(url, row_factory=dict_row) as connection:
         yield connection, connection.commit, connection.rollback
 
 
@@ -120,9 +120,9 @@ async def by_async_psycopg(url: str) -> AsyncIterator[Any]:
 def by_async_sqlalchemy(driver: str, session: bool) -> Async:
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Any]:
-        async with disposing_later(create_async_engine(alchemy(url, driver))) as engine:
-            async with AsyncSession(engine) if session else engine.connect() as connection:
-                yield connection, connection.commit, connection.rollback
+        made = create_async_engine(alchemy(url, driver))
+        async with disposing_later(made) as engine, AsyncSession(engine) if session else engine.connect() as connection:
+            yield connection, connection.commit, connection.rollback
 
     return opened
 

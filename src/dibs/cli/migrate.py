@@ -22,7 +22,9 @@ def migrate(context: click.Context) -> None:
       dibs migrate dump > schema.sql
     """
     if context.invoked_subcommand is None:
-        context.invoke(status)
+        # Parsed like any other command: context.invoke() would not look at the environment.
+        with status.make_context("status", [], parent=context) as asked:
+            status.invoke(asked)
 
 
 @migrate.command()

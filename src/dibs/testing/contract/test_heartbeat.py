@@ -174,7 +174,7 @@ BAD_BEATS: list[dict[str, Any]] = [
     {"lease": timedelta(hours=25)},
     {"info": {"x": float("nan")}},
     {"info": {"x": "\0"}},
-    {"info": {"x": object()}},
+    {"info": {"x": object}},
     {"info": {1: "x"}},
 ]
 
