@@ -50,7 +50,7 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT = Limits()
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+class Admitted(msgspec.Struct, frozen=True):
     """A job that passed: JSON as text, times in UTC. What a store's enqueue works on."""
 
     id: UUID
@@ -73,15 +73,15 @@ def admit(jobs: Sequence[NewJob], limits: Limits = DEFAULT) -> list[Admitted]:
 def _admit(job: NewJob, limits: Limits) -> Admitted:
     job_id(job.id)
     return Admitted(
-        id=job.id,
-        queue=name(job.queue, "queue"),
-        task=name(job.task, "task"),
-        args=to_json(job.args, "args", limits),
-        priority=priority(job.priority),
-        run_at=None if job.run_at is None else moment(job.run_at, "run_at"),
-        max_attempts=_within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
-        key=None if job.key is None else name(job.key, "key"),
-        meta="{}" if job.meta == {} else _meta(job.meta, limits),
+        job.id,
+        name(job.queue, "queue"),
+        name(job.task, "task"),
+        to_json(job.args, "args", limits),
+        priority(job.priority),
+        None if job.run_at is None else moment(job.run_at, "run_at"),
+        _within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
+        None if job.key is None else name(job.key, "key"),
+        "{}" if job.meta == {} else _meta(job.meta, limits),
     )
 
 

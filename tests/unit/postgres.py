@@ -13,10 +13,18 @@ import pytest
 from dibs.job import NewJob
 from dibs.stores.postgres import PostgresStore
 from dibs.stores.schema import open_schema
+from dibs.testing.labs.postgres import PostgresLab
 from tests.conftest import POSTGRES_LABELS
 
 NEWEST = POSTGRES_LABELS[-1] if POSTGRES_LABELS else ""
 LEASE = timedelta(seconds=60)
+
+MANY = """
+insert into dibs.job (id, run_at, created_at, priority, max_attempts, queue, task, args, meta)
+select dibs.new_id(n), clock_timestamp() + $1::interval, clock_timestamp(), $2, 5, 'default', 't', '{}', '{}'
+from generate_series(1, $3::integer) as n
+"""
+"""Puts jobs in by the thousand: when they are due from now, with which priority, how many."""
 
 needs_postgres = pytest.mark.skipif(not POSTGRES_LABELS, reason="no PostgreSQL found")
 
@@ -35,6 +43,19 @@ async def opened(url: str, options: str = "") -> AsyncIterator[PostgresStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def in_lab(url: str, options: str = "look_every=1") -> AsyncIterator[tuple[PostgresLab, PostgresStore]]:
+    """A store whose clock the test owns."""
+    lab = PostgresLab(url, options)
+    await lab.start()
+    try:
+        store = await lab.open()
+        assert isinstance(store, PostgresStore)
+        yield lab, store
+    finally:
+        await lab.stop()
 
 
 @asynccontextmanager

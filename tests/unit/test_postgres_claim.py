@@ -10,7 +10,6 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import pytest
 
 from dibs.job import Claim, Filter, NewJob, Order
@@ -18,16 +17,11 @@ from dibs.outcome import Failed, Released, Retry, Succeeded
 from dibs.stores.postgres import PostgresStore
 from dibs.testing.labs.postgres import PostgresLab
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
-from tests.unit.postgres import LEASE, NEWEST, connected, jobs, migrated, needs_postgres, opened, until
+from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened
 
 pytestmark = needs_postgres
 
 SECOND = timedelta(seconds=1)
-MANY = """
-insert into dibs.job (id, run_at, created_at, priority, max_attempts, queue, task, args, meta)
-select dibs.new_id(n), clock_timestamp() + $1::interval, clock_timestamp(), $2, 5, 'default', 't', '{}', '{}'
-from generate_series(1, $3::integer) as n
-"""
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
@@ -39,18 +33,6 @@ async def url(request: pytest.FixtureRequest, postgres_database: DatabaseFactory
 @pytest.fixture
 def newest(postgres_database: DatabaseFactory) -> str:
     return postgres_database(NEWEST)
-
-
-@asynccontextmanager
-async def in_lab(url: str, options: str = "look_every=1") -> AsyncIterator[tuple[PostgresLab, PostgresStore]]:
-    lab = PostgresLab(url, options)
-    await lab.start()
-    try:
-        store = await lab.open()
-        assert isinstance(store, PostgresStore)
-        yield lab, store
-    finally:
-        await lab.stop()
 
 
 def numbers(claims: list[Claim]) -> list[int]:
@@ -92,92 +74,7 @@ async def test_concurrent_claims_stay_within_their_limits_and_share_nothing(url:
     assert len(ids) == len(set(ids)) > 400
 
 
-# --- locks and the clock --------------------------------------------------------------------------
-
-
-BULK = {
-    "heartbeat": "select dibs.heartbeat('w', $1, $2)",
-    "succeed": "select dibs.settle($1, $2, array_fill('w'::text, $3), array_fill('succeeded'::text, $3))",
-    "release": "select dibs.settle($1, $2, array_fill('w'::text, $3), array_fill('released'::text, $3))",
-    "cancel": "select dibs.cancel(json_build_object('ids', $1::uuid[])::jsonb)",
-    "delete": "select dibs.delete(json_build_object('ids', $1::uuid[])::jsonb, force => true)",
-    "reprioritise": "select dibs.reprioritise(json_build_object('ids', $1::uuid[])::jsonb, 1)",
-}
-
-
-@pytest.mark.parametrize("first", BULK)
-async def test_two_bulk_verbs_that_get_the_same_jobs_in_opposite_orders_do_not_deadlock(
-    newest: str, first: str
-) -> None:
-    await migrated(newest)
-    quick = {"server_settings": {"deadlock_timeout": "10ms"}}
-    async with connected(newest, **quick) as one, connected(newest, **quick) as two, connected(newest) as sql:
-        for second in BULK:
-            await sql.execute("delete from dibs.job")
-            await sql.execute(MANY, timedelta(0), 0, 9)
-            rows = await sql.fetch("select id, epoch from dibs.claim('default', 'w', 9) order by id")
-            async with sql.transaction():
-                # Whoever locks in the order of the arrays comes up to the job in the middle, each from its own end.
-                await sql.execute("select from dibs.job where id = $1 for update", rows[4][0])
-                calls = [_until_stuck(sql, one, first, rows), _until_stuck(sql, two, second, rows[::-1])]
-                running = [await call for call in calls]
-            await asyncio.gather(*running)
-
-
-async def _until_stuck(sql: Any, connection: Any, verb: str, rows: list[Any]) -> asyncio.Future[Any]:
-    """Begin a call; return when it waits for a lock, or has ended."""
-    statement, pid = BULK[verb], connection.get_server_pid()
-    given = [[row[0] for row in rows], [row[1] for row in rows], [len(rows)]]
-    call = asyncio.ensure_future(connection.execute(statement, *given[: _parameters(statement)]))
-
-    async def stuck() -> bool:
-        waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
-        return call.done() or bool(await sql.fetchval(waits, pid))
-
-    await until(stuck)
-    return call
-
-
-def _parameters(statement: str) -> int:
-    return max(n for n in (1, 2, 3) if f"${n}" in statement)
-
-
-async def test_many_bulk_verbs_and_sweeps_of_the_same_jobs_do_not_deadlock(url: str) -> None:
-    async with in_lab(url) as (lab, store):
-        await store.enqueue(jobs(200, max_attempts=1000))
-        connections = [await asyncpg.connect(url) for _ in range(16)]
-        for round_ in range(6):
-            if round_ % 3 == 2:
-                await lab.advance(61)
-            else:
-                await connections[0].execute("select dibs.claim('default', 'w', 200, '60 s')")
-            rows = await connections[0].fetch("select id, epoch from dibs.job")
-            await asyncio.gather(*(_disturb(one, n + round_, rows) for n, one in enumerate(connections)))
-        pids = [one.get_server_pid() for one in connections]
-        await asyncio.gather(*(one.close() for one in connections))
-        async with connected(url) as sql:  # the numbers are complete once those who counted have gone
-            gone = "select not exists (select from pg_stat_activity where pid = any ($1))"
-            await until(lambda: sql.fetchval(gone, pids))
-            assert await sql.fetchval("select deadlocks from pg_stat_database where datname = current_database()") == 0
-
-
-async def _disturb(connection: Any, n: int, rows: list[Any]) -> None:
-    ids, epochs = [row[0] for row in rows], [row[1] for row in rows]
-    if n % 2:
-        ids, epochs = ids[::-1], epochs[::-1]
-    match n // 2 % 4:
-        case 0:
-            await connection.execute(BULK["heartbeat"], ids, epochs)
-            await connection.execute(BULK["release"], ids, epochs, [len(ids)])
-        case 1:
-            await connection.execute(BULK["release"], ids, epochs, [len(ids)])
-            await connection.execute("select dibs.claim('default', 'w', 50, '60 s')")
-        case 2:
-            await connection.execute("select dibs.sweep()")
-            await connection.execute(BULK["heartbeat"], ids, epochs)
-        case 3:
-            await connection.execute(BULK["reprioritise"], ids)
-            await connection.execute("select dibs.sweep(50)")
+# --- the clock and the rows -----------------------------------------------------------------------
 
 
 async def test_a_claim_in_a_long_transaction_uses_the_time_of_the_call(url: str) -> None:

@@ -89,19 +89,19 @@ class Record(msgspec.Struct):
     def as_claim(self) -> Claim:
         assert self.worker is not None and self.locked_until is not None
         return Claim(
-            id=self.id,
-            epoch=self.epoch,
-            worker=self.worker,
-            queue=self.queue,
-            task=self.task,
-            args=_decode(self.args),
-            priority=self.priority,
-            run_at=self.run_at,
-            created_at=self.created_at,
-            attempt=self.attempts,
-            max_attempts=self.max_attempts,
-            locked_until=self.locked_until,
-            key=self.key,
+            self.id,
+            self.epoch,
+            self.worker,
+            self.queue,
+            self.task,
+            _decode(self.args),
+            self.priority,
+            self.run_at,
+            self.created_at,
+            self.attempts,
+            self.max_attempts,
+            self.locked_until,
+            self.key,
             meta=_decode(self.meta),
         )
 

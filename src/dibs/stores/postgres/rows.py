@@ -12,40 +12,14 @@ _errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
 
 def claim(row: Any, queue: str, worker: str) -> Claim:
     """A row of type ``dibs.claimed``."""
-    (
-        id_,
-        epoch,
-        task,
-        args,
-        priority,
-        run_at,
-        created_at,
-        attempt,
-        max_attempts,
-        until,
-        key,
-        flow,
-        step,
-        meta,
-    ) = row
+    id_, epoch, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta = row
+    meta = {} if meta == "{}" else _decode(meta)
+    args = _decode(args)
+    # fmt: off
     return Claim(
-        id=id_,
-        epoch=epoch,
-        worker=worker,
-        queue=queue,
-        task=task,
-        args=_decode(args),
-        priority=priority,
-        run_at=run_at,
-        created_at=created_at,
-        attempt=attempt,
-        max_attempts=max_attempts,
-        locked_until=until,
-        key=key,
-        flow=flow,
-        step=step,
-        meta={} if meta == "{}" else _decode(meta),
+        id_, epoch, worker, queue, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta
     )
+    # fmt: on
 
 
 def job(row: Any) -> Job:

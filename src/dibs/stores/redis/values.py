@@ -188,19 +188,19 @@ def claim_of(job: bytes, r: Record, body: bytes) -> Claim:
     """A claim from the record of a job that was just taken."""
     args, meta = _body(body)
     return Claim(
-        id=to_id(job),
-        epoch=r.epoch,
-        worker=r.worker,
-        queue=r.queue,
-        task=r.task,
-        args=args,
-        priority=int(r.priority) + PRIORITIES[0],
-        run_at=from_micros(int(r.run_at)),
-        created_at=from_micros(int(r.created_at)),
-        attempt=r.attempts,
-        max_attempts=r.max_attempts,
-        locked_until=from_micros(r.locked_until),
-        key=r.key or None,
+        to_id(job),
+        r.epoch,
+        r.worker,
+        r.queue,
+        r.task,
+        args,
+        int(r.priority) + PRIORITIES[0],
+        from_micros(int(r.run_at)),
+        from_micros(int(r.created_at)),
+        r.attempts,
+        r.max_attempts,
+        from_micros(r.locked_until),
+        r.key or None,
         meta=meta,
     )
 

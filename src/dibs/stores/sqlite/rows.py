@@ -110,22 +110,22 @@ def as_claims(taken: list[tuple[int, list[Row]]], queue: str, worker: str, locke
     until = from_micros(locked_until)
     return [
         Claim(
-            id=as_uuid(id_),
-            epoch=epoch,
-            worker=worker,
-            queue=queue,
-            task=task,
-            args=_decode(args),
-            priority=priority,
-            run_at=from_micros(run_at),
-            created_at=from_micros(created_at),
-            attempt=attempts,
-            max_attempts=max_attempts,
-            locked_until=until,
-            key=key,
-            flow=None if flow is None else as_uuid(flow),
-            step=step,
-            meta={} if meta == "{}" else _decode(meta),
+            as_uuid(id_),
+            epoch,
+            worker,
+            queue,
+            task,
+            _decode(args),
+            priority,
+            from_micros(run_at),
+            from_micros(created_at),
+            attempts,
+            max_attempts,
+            until,
+            key,
+            None if flow is None else as_uuid(flow),
+            step,
+            {} if meta == "{}" else _decode(meta),
         )
         for priority, rows in taken
         for run_at, id_, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta in rows
