@@ -19,16 +19,20 @@ from tests.servers import PostgresAddress, RedisAddress
 def pytest_dibs_labs(config: pytest.Config) -> dict[str, LabFactory]:
     offered: dict[str, LabFactory] = {"memory": MemoryLab, "sqlite": SQLiteLab}
     for label in POSTGRES_LABELS:
-        offered[label] = partial(_postgres, config, label, "look_every=0")
-        offered[f"{label}-two-phase"] = partial(_postgres, config, label, "claim=two-phase")
+        newest = label == POSTGRES_LABELS[-1]
+        offered[label] = partial(_postgres, config, label, "single", newest)
+        offered[f"{label}-two-phase"] = partial(_postgres, config, label, "two-phase", False)
     for label in REDIS_LABELS:
-        offered[label] = partial(_redis, config, label, "script")
-        offered[f"{label}-watch"] = partial(_redis, config, label, "watch")
+        newest = label == REDIS_LABELS[-1]
+        offered[label] = partial(_redis, config, label, "script", newest)
+        offered[f"{label}-watch"] = partial(_redis, config, label, "watch", False)
     return offered
 
 
-def _postgres(config: pytest.Config, label: str, options: str) -> Lab:
-    return PostgresLab(_database(config, label), options)
+def _postgres(config: pytest.Config, label: str, claim: str, at_length: bool) -> Lab:
+    lab = PostgresLab(_database(config, label), claim)
+    lab.at_length = at_length
+    return lab
 
 
 @cache
@@ -39,7 +43,9 @@ def _database(config: pytest.Config, label: str) -> str:
     return server.create_database(f"contract_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
 
 
-def _redis(config: pytest.Config, label: str, claim: ClaimWay) -> Lab:
+def _redis(config: pytest.Config, label: str, claim: ClaimWay, at_length: bool) -> Lab:
     server = addresses(config).address(label)
     assert isinstance(server, RedisAddress)
-    return RedisLab(server.url(redis_numbers()[-1]), claim)
+    lab = RedisLab(server.url(redis_numbers()[-1]), claim)
+    lab.at_length = at_length
+    return lab

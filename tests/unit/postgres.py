@@ -46,9 +46,11 @@ async def opened(url: str, options: str = "") -> AsyncIterator[PostgresStore]:
 
 
 @asynccontextmanager
-async def in_lab(url: str, options: str = "look_every=1") -> AsyncIterator[tuple[PostgresLab, PostgresStore]]:
+async def in_lab(
+    url: str, look_every: float = 1, claim: str = "single"
+) -> AsyncIterator[tuple[PostgresLab, PostgresStore]]:
     """A store whose clock the test owns."""
-    lab = PostgresLab(url, options)
+    lab = PostgresLab(url, claim, look_every=look_every)
     await lab.start()
     try:
         store = await lab.open()

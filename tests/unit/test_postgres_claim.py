@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,6 +16,7 @@ import pytest
 from dibs.job import Claim, Filter, NewJob, Order
 from dibs.outcome import Failed, Released, Retry, Succeeded
 from dibs.stores.postgres import PostgresStore
+from dibs.stores.postgres.places import Lookout
 from dibs.testing.labs.postgres import PostgresLab
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened
@@ -204,6 +206,25 @@ async def test_a_job_moved_to_the_front_is_next_in_the_same_store(newest: str) -
         assert numbers(await store.claim("default", "w", 2, LEASE)) == [99, 2]
 
 
+async def test_places_reached_in_one_order_are_not_used_in_the_other(newest: str) -> None:
+    async with in_lab(newest) as (_, store):
+        await store.enqueue(jobs(4))
+        await store.configure("default", order=Order.LIFO)
+        assert numbers(await store.claim("default", "w", 1, LEASE)) == [3]
+        await store.enqueue([NewJob(task="t", args={"n": 4})])
+        await store.configure("default", order=Order.FIFO)
+        assert numbers(await store.claim("default", "w", 1, LEASE)) == [0]
+
+
+async def test_without_places_every_claim_looks_from_the_beginning_however_long_that_takes(newest: str) -> None:
+    async with in_lab(newest) as (_, store):
+        await store.enqueue(jobs(1))
+        claims = await store.claim("default", "w", 1, LEASE)
+    lookout = Lookout(look_every=0)
+    lookout.claimed(claims, 1, LEASE, began=time.monotonic() - 60)
+    assert lookout.arguments() == ([], [], [], None, True)
+
+
 @asynccontextmanager
 async def _late_commit(lab: PostgresLab, store: PostgresStore, url: str) -> AsyncIterator[Any]:
     """A transaction that has enqueued job 100, before jobs 0 to 9 were enqueued and job 0 was claimed."""
@@ -245,7 +266,7 @@ async def test_places_of_different_tasks_do_not_hide_each_other_s_jobs(newest: s
 async def _mixed(url: str, way: str, seed: int) -> list[tuple[UUID, int, int]]:
     """Jobs of every kind, claimed to the end; answers the claims in their order."""
     random = Random(seed)
-    async with in_lab(url, f"claim={way}&look_every=0") as (lab, store):
+    async with in_lab(url, look_every=0, claim=way) as (lab, store):
         await store.configure("lifo", order=Order.LIFO)
         for batch in range(4):
             base = UUID(int=(0x0190_0000_0000 + batch) << 80 | 7 << 76 | 2 << 62)

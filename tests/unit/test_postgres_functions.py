@@ -1,8 +1,9 @@
-"""The verbs as SQL: from psql or any driver, fenced as from Python, and for roles that have nothing else."""
+"""The verbs as SQL: from psql or any driver, and fenced as from Python."""
 
+import asyncio
 import json
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,45 +11,32 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from dibs.errors import ConfigurationError
-from dibs.job import Filter, NewJob, State
-from dibs.outcome import Pulse, Succeeded, Verdict
+from dibs.job import NewJob, State
+from dibs.outcome import Succeeded, Verdict
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresAddress
-from tests.unit.postgres import LEASE, NEWEST, as_role, connected, migrated, needs_postgres, opened
+from tests.unit.postgres import LEASE, NEWEST, connected, migrated, needs_postgres, opened
 
 pytestmark = needs_postgres
 
 Psql = Callable[[str], list[str]]
-RoleFactory = Callable[[str], Awaitable[str]]
 
 RUNNING_OUT = "update dibs.job set locked_until = clock_timestamp()"
 
 
 @pytest.fixture
-def role_name(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[str]:
-    """Comes before the database, so that the role goes after it."""
-    name = f"r_{uuid4().hex}"
-    postgres_servers[NEWEST].execute(f"create role {name} login")
-    yield name
-    postgres_servers[NEWEST].execute(f"drop role {name}")
-
-
-@pytest.fixture
-async def url(role_name: str, postgres_database: DatabaseFactory) -> str:
+async def url(postgres_database: DatabaseFactory) -> str:
     return await migrated(postgres_database(NEWEST))
 
 
-@pytest.fixture
-def allowed(role_name: str, url: str) -> RoleFactory:
-    """`await allowed("worker")` gives the URL of a role that may do that and nothing else."""
-
-    async def allow(purpose: str) -> str:
-        async with connected(url) as owner:
-            await owner.execute("select dibs.allow($1, $2)", role_name, purpose)
-        return as_role(url, role_name)
-
-    return allow
+@pytest.fixture(scope="module")
+def untouched(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[str]:
+    """One database for all tests that store nothing."""
+    server, name = postgres_servers[NEWEST], f"test_{uuid4().hex}"
+    url = server.create_database(name)
+    asyncio.run(migrated(url))
+    yield url
+    server.drop_database(name)
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
@@ -201,161 +189,6 @@ async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: s
         assert found is not None and found.state is State.FAILED and found.errors[0].worker == "sql"
 
 
-# --- roles ----------------------------------------------------------------------------------------
-
-
-async def test_a_producer_can_enqueue_and_look_up_but_not_work(allowed: RoleFactory) -> None:
-    url = await allowed("producer")
-    async with connected(url) as role, opened(url) as store:
-        id_ = await role.fetchval("select id from dibs.enqueue('t')")
-        assert await role.fetchval("select state from dibs.get($1)", id_) == "queued"
-        await role.execute('select dibs.enqueue_many(\'[{"task": "t"}]\')')
-        for _ in range(3):  # more than one within the gap between two wake-ups
-            await store.enqueue([NewJob(task="t")])
-        for forbidden in (
-            "claim('default', 'w')",
-            "settle_one(dibs.new_id(), 1, 'w')",
-            "sweep()",
-            "find()",
-            "cancel('{}')",
-        ):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await role.execute(f"select dibs.{forbidden}")
-        with pytest.raises(ConfigurationError, match=r"permission denied.*dibs\.allow"):
-            await store.claim("default", "w", 1, LEASE)
-
-
-async def test_a_worker_can_work_but_not_operate(allowed: RoleFactory) -> None:
-    url = await allowed("worker")
-    async with connected(url) as role, opened(url) as store:
-        await store.enqueue([NewJob(task="t"), NewJob(task="t")])
-        assert await store.wait(["default"], timedelta(seconds=10)) == {"default"}
-        one, two = await store.claim("default", "w", 2, LEASE)
-        assert await store.heartbeat("w", [one, two], LEASE) == [Pulse.HELD] * 2
-        assert await store.settle([one.settled(Succeeded())]) == [Verdict.ACCEPTED]
-        assert await role.fetchval("select dibs.settle_one($1, 1, 'w')", two.id) == "accepted"
-        assert await role.fetchval("select dibs.sweep()") == await role.fetchval("select dibs.prune()") == 0
-        for forbidden in (
-            "cancel('{}')",
-            "delete('{}')",
-            "requeue('{}')",
-            "pause('default')",
-            "allow('x', 'operator')",
-        ):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await role.execute(f"select dibs.{forbidden}")
-
-
-async def test_an_operator_can_call_every_verb(allowed: RoleFactory) -> None:
-    async with opened(await allowed("operator")) as store:
-        await store.enqueue([NewJob(task="t"), NewJob(task="t")])
-        everything = Filter(everything=True)
-        assert len((await store.find(everything)).jobs) == 2
-        assert (await store.cancel(everything, dry_run=True)).count == 2
-        assert (await store.cancel(everything)).count == 2
-        assert (await store.requeue(everything)).count == 2
-        assert (await store.delete(everything)).count == 2
-        await store.pause("q")
-        assert [row.paused for row in await store.counts()] == [True]
-        assert await store.workers() == []
-
-
-async def test_no_role_reads_or_writes_a_table_directly(allowed: RoleFactory) -> None:
-    async with connected(await allowed("operator")) as role:
-        tables = await role.fetch(
-            "select oid::regclass::text, relname, relkind::text from pg_class "
-            "where relnamespace = 'dibs'::regnamespace and relkind in ('r', 'p', 'v')"
-        )
-        assert len(tables) > 8
-        for name, bare, kind in tables:
-            writes = [] if kind == "v" else [f"delete from {name}", f"insert into {name} default values"]
-            reads = [] if bare == "migration" else [f"select from {name}"]
-            for statement in (*reads, *writes):
-                with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                    await role.execute(statement)
-
-
-async def test_a_wrong_purpose_names_those_there_are(allowed: RoleFactory) -> None:
-    with pytest.raises(asyncpg.InvalidParameterValueError, match="producer, worker or operator, not admin"):
-        await allowed("admin")
-
-
-@pytest.mark.parametrize("label", POSTGRES_LABELS)
-async def test_nothing_is_open_to_everybody(label: str, postgres_database: DatabaseFactory) -> None:
-    async with connected(await migrated(postgres_database(label))) as sql:
-        for kind, catalogue in (("function", "pg_proc"), ("table", "pg_class")):
-            space = "pronamespace" if kind == "function" else "relnamespace"
-            rights = "execute" if kind == "function" else "select, insert, update, delete"
-            condition = "true" if kind == "function" else "relkind in ('r', 'p', 'v')"
-            open_to_all = await sql.fetch(
-                f"select oid::reg{'procedure' if kind == 'function' else 'class'}::text from {catalogue} "
-                f"where {space} = 'dibs'::regnamespace and {condition} "
-                f"and has_{kind}_privilege('public', oid, '{rights}')"
-            )
-            assert open_to_all == []
-        assert not await sql.fetchval("select has_schema_privilege('public', 'dibs', 'usage, create')")
-
-
-async def test_whatever_runs_with_the_owner_s_rights_has_its_search_path_fixed(url: str) -> None:
-    async with connected(url) as sql:
-        loose = await sql.fetch(
-            "select oid::regprocedure::text from pg_proc where pronamespace = 'dibs'::regnamespace and prosecdef "
-            "and not coalesce(proconfig, '{}') @> array['search_path=pg_catalog, pg_temp']"
-        )
-    assert loose == []
-
-
-TRAPS = """
-create schema trap;
-create function trap.sprung() returns boolean language plpgsql as $$ begin raise 'the trap sprang'; end $$;
-create function trap.same(uuid, uuid) returns boolean language sql as 'select trap.sprung()';
-create function trap.same(text, text) returns boolean language sql as 'select trap.sprung()';
-create function trap.up_to(timestamptz, timestamptz) returns boolean language sql as 'select trap.sprung()';
-create function trap.cardinality(anyarray) returns integer language sql as 'select trap.sprung()::integer';
-create function trap.clock_timestamp() returns timestamptz language sql as 'select now() where trap.sprung()';
-create operator trap.= (leftarg = uuid, rightarg = uuid, function = trap.same);
-create operator trap.= (leftarg = text, rightarg = text, function = trap.same);
-create operator trap.<= (leftarg = timestamptz, rightarg = timestamptz, function = trap.up_to);
-create temporary table job (id uuid);
-grant usage on schema trap to public;
-set search_path = trap, pg_temp, pg_catalog;
-"""
-
-
-async def test_a_caller_s_own_objects_are_never_called(url: str, role_name: str, allowed: RoleFactory) -> None:
-    async with connected(url) as owner:
-        await owner.execute(f'grant create on database "{url.rpartition("/")[2]}" to {role_name}')
-    async with connected(await allowed("operator")) as role:
-        await role.execute(TRAPS)
-        for sprung in ("'a'::text = 'b'::text", "cardinality('{}'::text[])", "clock_timestamp() <= now()"):
-            with pytest.raises(asyncpg.RaiseError, match="the trap sprang"):
-                await role.execute(f"select {sprung}")
-        for call in (
-            "enqueue('t', key => 'k')",
-            "enqueue('t', key => 'k')",
-            'enqueue_many(\'[{"task": "u"}]\')',
-            "claim('default', 'w', max_jobs => 1)",
-            "settle_one((dibs.find('{\"states\": [\"running\"]}')).id, 1, 'w', 'retry', error => 'e')",
-            "claim_take(dibs.claim_lock('default', 2), 'w')",
-            "heartbeat('w', array(select id from dibs.find()), array[2, 1])",
-            "cancel('{}', force => true)",
-            "requeue('{}')",
-            "reschedule('{}', now())",
-            "reprioritise('{}', 3)",
-            "due(array['default'])",
-            "counts()",
-            "workers()",
-            "sweep()",
-            "delete('{}')",
-            "prune('0', '0', '0')",
-            "make_days()",
-            "pause('q')",
-            "resume('q')",
-            "configure('q', true)",
-        ):
-            await role.execute(f"select dibs.{call}")
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -373,6 +206,9 @@ async def test_a_caller_s_own_objects_are_never_called(url: str, role_name: str,
         ("enqueue('t', args => null)", '"args".*not-null'),
         ("enqueue('t', args => 'no json')", "invalid input syntax for type json"),
         ("enqueue('t', priority => 32768)", "smallint out of range"),
+        ("enqueue('t', run_at => 'infinity')", "run_at must lie between"),
+        ("enqueue('t', run_at => '0044-03-15 BC')", "run_at must lie between"),
+        ("reschedule('{}', '-infinity')", "run_at must lie between"),
         ("enqueue('t', max_attempts => 0)", "max_attempts must be from 1 to 1000"),
         ("enqueue('t', max_attempts => 1001)", "max_attempts must be from 1 to 1000"),
         ('enqueue_many(\'[{"task": "fine"}, {"task": ""}]\')', "task must have"),
@@ -380,12 +216,17 @@ async def test_a_caller_s_own_objects_are_never_called(url: str, role_name: str,
         ('enqueue_many(\'{"task": "no list"}\')', "cannot call json_array_elements on a non-array"),
         ("settle_one(dibs.new_id(), 1, 'w', 'done')", "outcome must be succeeded, .*not done"),
         ("settle_one(dibs.new_id(), 1, 'w', 'failed')", "needs an error"),
+        ('cancel(\'{"queue": ["post"]}\')', "a filter is an object with any of ids, queues, .*not"),
+        ("delete(null)", "a filter is an object"),
+        ("delete('[]')", "a filter is an object"),
+        ('delete(\'{"states": "failed"}\')', "cannot extract elements from a scalar"),
+        ("requeue('{\"queues\": null}')", "cannot extract elements from a scalar"),
         ("pause('')", "queue must have"),
         ("configure(E'\\t', true)", "queue must have"),
     ],
 )
-async def test_bad_input_is_refused_in_words_and_nothing_is_stored(url: str, call: str, words: str) -> None:
-    async with connected(url) as sql:
+async def test_bad_input_is_refused_in_words_and_nothing_is_stored(untouched: str, call: str, words: str) -> None:
+    async with connected(untouched) as sql:
         with pytest.raises(asyncpg.PostgresError, match=words):
             await sql.execute(f"select dibs.{call}")
         stored = "select (select count(*) from dibs.job) + (select count(*) from dibs.queue)"

@@ -75,10 +75,7 @@ async def test_two_enqueues_of_the_same_jobs_in_opposite_orders_do_not_deadlock(
         await transaction.start()
         await enqueue_in_async(holder, [given[4]])
         calls = [asyncio.ensure_future(store.enqueue(some)) for some in (given, again[::-1])]
-        waiting = (
-            "select count(*) = 2 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        )
-        await until(lambda: sql.fetchval(waiting))
+        await until(lambda: sql.fetchval(f"select count(*) = 2 {stuck}"))
         await transaction.rollback()
         answers = await asyncio.gather(*calls)
         assert sum(one.created for answer in answers for one in answer) == 9

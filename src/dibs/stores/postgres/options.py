@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: Annotated[int, msgspec.Meta(ge=1)] = 1 << 20
     """The longest arguments, and the longest result, as JSON in UTF-8."""
     look_every: Annotated[float, msgspec.Meta(ge=0, le=60)] = 1.0
-    """At most so many seconds between two claims that look through a queue from its beginning."""
+    """At most so many seconds between two claims that look through a queue from its beginning; 0: all do."""
 
 
 _TAKES = {

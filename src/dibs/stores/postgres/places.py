@@ -36,7 +36,7 @@ class Lookout:
 
     def claimed(self, claims: Sequence[Claim], limit: int, lease: timedelta, began: float) -> None:
         """Remember how far a claim got. ``began`` is when it was sent, by the monotonic clock."""
-        if not claims:
+        if not claims or not self._look_every:
             return
         moment = claims[0].locked_until - lease
         outdated = self._until is None or moment >= self._until

@@ -277,4 +277,5 @@ class PostgresStore(BulkVerbs):
 
     async def configure(self, queue: str, *, order: Order) -> None:
         lifo = rules.order(order) is Order.LIFO
+        self._places.forget()
         await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)

@@ -23,6 +23,9 @@ class Lab(ABC):
     passes_over = False
     """Whether a claim or a sweep may pass over a job that another call is changing at that very moment."""
 
+    at_length = True
+    """False makes the longest tests short: for a second way or version of a store that is tested at length."""
+
     race_jobs = 200_000
     """How many jobs the largest race is about in the long run; a tenth of it otherwise."""
 

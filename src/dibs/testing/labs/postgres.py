@@ -30,17 +30,18 @@ as ' select clock_timestamp() '
 class PostgresLab(Lab):
     """An empty ``dibs`` schema in a database that belongs to the test.
 
-    Every claim looks through its queue from the beginning, so that the order is exact to the microsecond also among
-    several handles; see ``dibs.stores.postgres.places``.
+    Here every claim looks through its queue from the beginning, so that the order is exact to the microsecond also
+    among several handles; see ``dibs.stores.postgres.places``. Other processes, in races, use the defaults.
     """
 
     passes_over = True
     race_jobs = 1_000_000
 
-    def __init__(self, url: str, options: str = "look_every=0") -> None:
+    def __init__(self, url: str, claim: str = "single", look_every: float = 0) -> None:
         super().__init__()
+        self.url = f"{url}{'&' if '?' in url else '?'}claim={claim}"
+        self._look_every = look_every
         self._database = url
-        self.url = f"{url}{'&' if '?' in url else '?'}{options}"
         self._connection: Any = None
 
     async def start(self) -> None:
@@ -56,7 +57,7 @@ class PostgresLab(Lab):
 
     async def _open(self) -> Store:
         assert self.url is not None
-        return PostgresStore(self.url)
+        return PostgresStore(f"{self.url}&look_every={self._look_every}")
 
     async def share(self) -> str | None:
         await self._connection.execute(_REAL_CLOCK)

@@ -23,6 +23,7 @@ begin
     if exists (select from unnest(max_attempts) as most where most not between 1 and 1000) then
         raise 'max_attempts must be from 1 to 1000' using errcode = 'check_violation';
     end if;
+    perform dibs.check_times(run_ats);
     loop
         -- Two calls with the same keys take them in the same order, so they cannot deadlock.
         with item as (

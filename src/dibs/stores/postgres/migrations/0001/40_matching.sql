@@ -1,12 +1,17 @@
 -- The ids of the jobs behind `after` that match a filter and are in one of the states, newest first.
 -- `which` is a JSON object with any of: ids, queues, tasks, states, workers, keys, flows (arrays), created_since,
--- created_before, finished_since, finished_before (times). Every one that is given must hold.
+-- created_before, finished_since, finished_before (times). Every one that is given must hold; a name that is none of
+-- these is refused, because a filter with a typing error would match too much.
 create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer) returns setof uuid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 declare
+    fields constant text[] := array[
+        'ids', 'queues', 'tasks', 'states', 'workers', 'keys', 'flows', 'created_since', 'created_before',
+        'finished_since', 'finished_before'
+    ];
     asked constant text[] := dibs.texts(which -> 'states');
     wanted constant text[] := case when asked is null then states
         else array(select unnest(states) intersect select unnest(asked)) end;
@@ -21,6 +26,10 @@ declare
     finished_since constant timestamptz := which ->> 'finished_since';
     finished_before constant timestamptz := which ->> 'finished_before';
 begin
+    if which is null or which - fields <> '{}' then
+        raise 'a filter is an object with any of %, not %', array_to_string(fields, ', '), coalesce(which::text, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
     return query
     select found.id
     from (

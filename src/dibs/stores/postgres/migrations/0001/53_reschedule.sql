@@ -11,6 +11,7 @@ declare
     touched integer;
     due text[];
 begin
+    perform dibs.check_times(array[reschedule.run_at]);
     perform from dibs.job where job.id = any (chunk) order by job.id for update;
     with moved as (
         update dibs.job set run_at = reschedule.run_at

@@ -10,15 +10,25 @@ declare
     states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
         || case when force then array['running'] else '{}' end;
     chunk constant uuid[] := array(select dibs.matching(which, states, after, max_jobs));
-    touched integer;
+    touched integer := 0;
+    gone integer;
 begin
     perform from dibs.job where job.id = any (chunk) order by job.id for update;
-    with dropped as (
-        delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null) returning 1
-    ), forgotten as (
-        delete from dibs.finished where finished.id = any (chunk) returning 1
-    )
-    select (select count(*) from dropped) + (select count(*) from forgotten) into touched;
+    loop
+        with dropped as (
+            delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null) returning 1
+        ), forgotten as (
+            delete from dibs.finished where finished.id = any (chunk) returning 1
+        )
+        select (select count(*) from dropped) + (select count(*) from forgotten) into gone;
+        touched := touched + gone;
+        -- A job that was just moved from one table to the other may have been in neither: look again.
+        exit when touched >= cardinality(chunk) or not exists (
+            select from dibs.job where job.id = any (chunk) and (force or job.locked_until is null)
+            union all
+            select from dibs.finished where finished.id = any (chunk)
+        );
+    end loop;
     return query select touched, dibs.last_of(chunk, max_jobs);
 end
 $$;
