@@ -21,6 +21,9 @@ pytestmark = needs_postgres
 
 Psql = Callable[[str], list[str]]
 
+EVERY = '{"everything": true}'
+
+
 RUNNING_OUT = "update dibs.job set locked_until = clock_timestamp()"
 
 
@@ -119,11 +122,11 @@ def test_psql_has_every_verb_of_an_operator(psql: Psql) -> None:
     assert psql("select task from dibs.claim('default', 'w')") == ["c"]
     assert count("""reschedule('{"tasks": ["b"]}', '2100-01-01')""") == "1"
     assert psql("""select dibs.count_matching('{}', array['queued', 'running'])""") == ["3"]
-    assert count("cancel('{}')") == "3"  # the running one is asked
+    assert count(f"cancel('{EVERY}')") == "3"  # the running one is asked
     assert psql("select task, state from dibs.find()") == ["c|running", "b|cancelled", "a|cancelled"]
     assert count("""requeue('{"tasks": ["b"]}')""") == "1"
-    assert count("cancel('{}', force => true)") == "2"
-    assert psql("select count, next_after is null from dibs.delete('{}', max_jobs => 2)") == ["2|f"]
+    assert count(f"cancel('{EVERY}', force => true)") == "2"
+    assert psql(f"select count, next_after is null from dibs.delete('{EVERY}', max_jobs => 2)") == ["2|f"]
     assert psql("select dibs.prune('0', '0', '0')") == ["1"]
     assert psql("select dibs.sweep()") == ["0"]
 
@@ -208,7 +211,19 @@ async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: s
         ("enqueue('t', priority => 32768)", "smallint out of range"),
         ("enqueue('t', run_at => 'infinity')", "run_at must lie between"),
         ("enqueue('t', run_at => '0044-03-15 BC')", "run_at must lie between"),
-        ("reschedule('{}', '-infinity')", "run_at must lie between"),
+        (f"reschedule('{EVERY}', '-infinity')", "run_at must lie between"),
+        ("cancel('{}')", "would match every job"),
+        ("requeue('{}')", "would match every job"),
+        ("delete('{}', force => true)", "would match every job"),
+        ("claim('q', 'w', lease => null)", "needs a worker and a lease"),
+        ("claim('q', 'w', lease => '-1 second')", "needs a worker and a lease"),
+        ("claim('q', null)", "needs a worker and a lease"),
+        ("claim('q', '')", "needs a worker and a lease"),
+        ("claim_take('{}', '')", "needs a worker and a lease"),
+        ("heartbeat('')", "needs a worker and a lease"),
+        ("settle(array[dibs.new_id()], array[1], array['w'], array['done'])", "an outcome is one of"),
+        ("settle(array[dibs.new_id()], array[1], array['w'], array['failed', 'failed'])", "arrays of one length"),
+        ("settle_one(dibs.new_id(), 1, 'w', null)", "outcome must be succeeded"),
         ("enqueue('t', max_attempts => 0)", "max_attempts must be from 1 to 1000"),
         ("enqueue('t', max_attempts => 1001)", "max_attempts must be from 1 to 1000"),
         ('enqueue_many(\'[{"task": "fine"}, {"task": ""}]\')', "task must have"),

@@ -120,5 +120,5 @@ async def _disturb(connection: Any, n: int, rows: list[Any]) -> None:
             await connection.execute("select dibs.sweep()")
             await connection.execute(BULK["heartbeat"], ids, epochs)
         case 3:
-            await connection.execute("select dibs.reprioritise('{}', $1)", n % 3)
+            await connection.execute("select dibs.reprioritise('{\"everything\": true}', $1)", n % 3)
             await connection.execute("select dibs.sweep(50)")

@@ -58,7 +58,7 @@ async def test_a_producer_can_enqueue_and_look_up_but_not_work(allowed: RoleFact
             "settle_one(dibs.new_id(), 1, 'w')",
             "sweep()",
             "find()",
-            "cancel('{}')",
+            "cancel('{\"everything\": true}')",
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await role.execute(f"select dibs.{forbidden}")
@@ -77,9 +77,9 @@ async def test_a_worker_can_work_but_not_operate(allowed: RoleFactory) -> None:
         assert await role.fetchval("select dibs.settle_one($1, 1, 'w')", two.id) == "accepted"
         assert await role.fetchval("select dibs.sweep()") == await role.fetchval("select dibs.prune()") == 0
         for forbidden in (
-            "cancel('{}')",
-            "delete('{}')",
-            "requeue('{}')",
+            "cancel('{\"everything\": true}')",
+            "delete('{\"everything\": true}')",
+            "requeue('{\"everything\": true}')",
             "pause('default')",
             "allow('x', 'operator')",
         ):
@@ -179,15 +179,15 @@ async def test_a_caller_s_own_objects_are_never_called(url: str, role_name: str,
             "settle_one((dibs.find('{\"states\": [\"running\"]}')).id, 1, 'w', 'retry', error => 'e')",
             "claim_take(dibs.claim_lock('default', 2), 'w')",
             "heartbeat('w', array(select id from dibs.find()), array[2, 1])",
-            "cancel('{}', force => true)",
-            "requeue('{}')",
-            "reschedule('{}', now())",
-            "reprioritise('{}', 3)",
+            "cancel('{\"everything\": true}', force => true)",
+            "requeue('{\"everything\": true}')",
+            "reschedule('{\"everything\": true}', now())",
+            "reprioritise('{\"everything\": true}', 3)",
             "due(array['default'])",
             "counts()",
             "workers()",
             "sweep()",
-            "delete('{}')",
+            "delete('{\"everything\": true}')",
             "prune('0', '0', '0')",
             "make_days()",
             "pause('q')",

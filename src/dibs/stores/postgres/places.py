@@ -7,7 +7,8 @@ by another process) is found by looking from the beginning again: when a scan co
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -52,9 +53,9 @@ class Lookout:
 
     def _looked(self, moment: datetime, took: float) -> None:
         """A claim has looked from the beginning."""
-        pause = took * _SHARE if took > _LONG else 0.0
+        pause = min(took * _SHARE, self._look_every) if took > _LONG else 0.0
         self._next_long_look = time.monotonic() + pause
-        self._until = moment + timedelta(seconds=max(self._look_every, pause))
+        self._until = moment + timedelta(seconds=self._look_every)
 
 
 class Places:
@@ -71,6 +72,15 @@ class Places:
             lookout = self._lookouts[queue, tasks] = Lookout(self._look_every)
         return lookout
 
-    def forget(self) -> None:
-        """This process itself put a job where it may stand before a place: look from the beginning next time."""
-        self._lookouts.clear()
+    @contextmanager
+    def unsettled(self, really: bool = True) -> Iterator[None]:
+        """Around a call that may put a job before a place: the next claim looks from the beginning.
+
+        The places are forgotten after the call. A claim that was under way meanwhile remembers its place in a lookout
+        that is no longer asked.
+        """
+        try:
+            yield
+        finally:
+            if really:
+                self._lookouts.clear()

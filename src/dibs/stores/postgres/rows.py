@@ -52,5 +52,6 @@ def worker(row: Any) -> WorkerInfo:
 
 def which(filter_: Filter) -> str:
     """A filter as the JSON object that the SQL functions take: the given fields only."""
-    given = {name: getattr(filter_, name) for name in filter_.__struct_fields__ if name != "everything"}
-    return msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()
+    fields = {name: getattr(filter_, name) for name in filter_.__struct_fields__}
+    given = {name: value for name, value in fields.items() if value is not None and value is not False}
+    return msgspec.json.encode(given).decode()

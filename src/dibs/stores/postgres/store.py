@@ -113,22 +113,21 @@ class PostgresStore(BulkVerbs):
         if not admitted:
             return []
         queues = {job.queue for job in admitted}
-        if any(job.run_at is not None for job in admitted):
-            self._places.forget()
         at_once = self._waker.at_once(queues)
-        answers = await self._fetch(
-            _ENQUEUE,
-            [job.id for job in admitted],
-            [job.queue for job in admitted],
-            [job.task for job in admitted],
-            [job.args for job in admitted],
-            [job.priority for job in admitted],
-            [job.run_at for job in admitted],
-            [job.max_attempts for job in admitted],
-            [job.key for job in admitted],
-            [job.meta for job in admitted],
-            at_once,
-        )
+        with self._places.unsettled(any(job.run_at is not None for job in admitted)):
+            answers = await self._fetch(
+                _ENQUEUE,
+                [job.id for job in admitted],
+                [job.queue for job in admitted],
+                [job.task for job in admitted],
+                [job.args for job in admitted],
+                [job.priority for job in admitted],
+                [job.run_at for job in admitted],
+                [job.max_attempts for job in admitted],
+                [job.key for job in admitted],
+                [job.meta for job in admitted],
+                at_once,
+            )
         if not at_once:
             self._waker.soon(queues)
         return [Enqueued(id_, created) for id_, created in answers]
@@ -187,19 +186,18 @@ class PostgresStore(BulkVerbs):
         first = items[0]
         if all(item.kind == "succeeded" and item.worker == first.worker for item in items):
             return await self._succeed(items, first.worker)
-        if any(item.kind in _PUTS_BACK for item in items):
-            self._places.forget()
-        [[verdicts]] = await self._fetch(
-            _SETTLE,
-            [item.id for item in items],
-            [item.epoch for item in items],
-            [item.worker for item in items],
-            [item.kind for item in items],
-            [item.result for item in items],
-            [item.error for item in items],
-            [item.traceback for item in items],
-            [item.delay for item in items],
-        )
+        with self._places.unsettled(any(item.kind in _PUTS_BACK for item in items)):
+            [[verdicts]] = await self._fetch(
+                _SETTLE,
+                [item.id for item in items],
+                [item.epoch for item in items],
+                [item.worker for item in items],
+                [item.kind for item in items],
+                [item.result for item in items],
+                [item.error for item in items],
+                [item.traceback for item in items],
+                [item.delay for item in items],
+            )
         return [_VERDICTS[verdict] for verdict in verdicts]
 
     async def _succeed(self, items: Sequence[Settled], worker: str) -> list[Verdict]:
@@ -211,8 +209,8 @@ class PostgresStore(BulkVerbs):
         return [_VERDICTS[verdict] for verdict in verdicts]
 
     async def sweep(self, limit: int = CHUNK) -> int:
-        self._places.forget()
-        return await self._number("select dibs.sweep($1)", rules.limit(limit))
+        with self._places.unsettled():
+            return await self._number("select dibs.sweep($1)", rules.limit(limit))
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -240,21 +238,9 @@ class PostgresStore(BulkVerbs):
         return await self._number("select dibs.count_matching($1, $2, $3)", rows.which(which), states, after)
 
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
-        self._places.forget()
-        chosen = rows.which(which)
-        match change:
-            case Cancel(force):
-                [row] = await self._fetch("select * from dibs.cancel($1, $2, $3, $4)", chosen, force, after, limit)
-            case Requeue():
-                [row] = await self._fetch("select * from dibs.requeue($1, $2, $3)", chosen, after, limit)
-            case Reschedule(run_at):
-                [row] = await self._fetch("select * from dibs.reschedule($1, $2, $3, $4)", chosen, run_at, after, limit)
-            case Reprioritise(priority):
-                [row] = await self._fetch(
-                    "select * from dibs.reprioritise($1, $2, $3, $4)", chosen, priority, after, limit
-                )
-            case Delete(force):
-                [row] = await self._fetch("select * from dibs.delete($1, $2, $3, $4)", chosen, force, after, limit)
+        statement, extra = _change_call(change)
+        with self._places.unsettled():
+            [row] = await self._fetch(statement, rows.which(which), after, limit, *extra)
         return Changed(*row)
 
     async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
@@ -277,5 +263,20 @@ class PostgresStore(BulkVerbs):
 
     async def configure(self, queue: str, *, order: Order) -> None:
         lifo = rules.order(order) is Order.LIFO
-        self._places.forget()
-        await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)
+        with self._places.unsettled():
+            await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)
+
+
+def _change_call(change: Change) -> tuple[str, tuple[Any, ...]]:
+    """The call of a bulk verb: $1 filter, $2 after, $3 limit, $4 what the verb takes besides."""
+    match change:
+        case Cancel(force):
+            return "select * from dibs.cancel($1, after => $2, max_jobs => $3, force => $4)", (force,)
+        case Requeue():
+            return "select * from dibs.requeue($1, after => $2, max_jobs => $3)", ()
+        case Reschedule(run_at):
+            return "select * from dibs.reschedule($1, after => $2, max_jobs => $3, run_at => $4)", (run_at,)
+        case Reprioritise(priority):
+            return "select * from dibs.reprioritise($1, after => $2, max_jobs => $3, priority => $4)", (priority,)
+        case Delete(force):
+            return "select * from dibs.delete($1, after => $2, max_jobs => $3, force => $4)", (force,)

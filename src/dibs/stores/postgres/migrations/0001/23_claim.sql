@@ -30,6 +30,9 @@ declare
     wanted integer := max_jobs;
     got integer;
 begin
+    if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
+        raise 'a % needs a worker and a lease from 1 second to 24 hours', 'claim' using errcode = 'invalid_parameter_value';
+    end if;
     select queue.lifo, case when queue.paused then 0 else wanted end
     into newest_first, wanted
     from dibs.queue where queue.name = claim.queue;

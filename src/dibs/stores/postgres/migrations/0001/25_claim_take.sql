@@ -13,6 +13,9 @@ declare
     moment constant timestamptz := dibs.clock();
     over uuid[];
 begin
+    if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
+        raise 'a % needs a worker and a lease from 1 second to 24 hours', 'claim' using errcode = 'invalid_parameter_value';
+    end if;
     select array_agg(job.id) into over from dibs.job
     where job.id = any (ids) and job.locked_until <= moment
         and (job.cancel_asked or job.attempts >= job.max_attempts);

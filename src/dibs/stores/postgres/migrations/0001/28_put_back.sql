@@ -21,9 +21,9 @@ begin
             attempts = job.attempts - (item.outcome <> 'retry')::integer,
             run_at = case when item.outcome = 'released' then job.run_at
                 else moment + coalesce(item.delay, interval '0') end,
-            errors = case when item.error is null then job.errors else dibs.with_error(
-                job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, item.error,
-                coalesce(item.traceback, '')
+            errors = case when item.outcome <> 'retry' then job.errors else dibs.with_error(
+                job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment,
+                coalesce(item.error, 'no error was given'), coalesce(item.traceback, '')
             ) end
         from item
         where job.id = item.id and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment

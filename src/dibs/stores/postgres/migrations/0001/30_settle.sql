@@ -18,6 +18,12 @@ declare
     moment constant timestamptz := dibs.clock();
     ended integer;
 begin
+    if not outcomes <@ array['succeeded', 'retry', 'failed', 'cancelled', 'released', 'snoozed']
+        or array[cardinality(epochs), cardinality(workers), cardinality(outcomes)]
+            is distinct from array_fill(cardinality(ids), array[3]) then
+        raise 'settle takes ids, epochs, workers and outcomes in arrays of one length; an outcome is one of %',
+            'succeeded, retry, failed, cancelled, released, snoozed' using errcode = 'invalid_parameter_value';
+    end if;
     if outcomes && array['retry', 'released', 'snoozed'] then
         -- Whether such a job ends or goes back depends on what others may be changing: nobody does from here on.
         perform from dibs.job where job.id = any (ids) order by job.id for update;
@@ -45,8 +51,10 @@ begin
             case how when 'succeeded' then 'succeeded' when 'failed' then 'failed' when 'cancelled' then 'cancelled'
                 else case when cancel_asked then 'cancelled' else 'failed' end end,
             worker, how, queue, task, key, flow, step, args, meta,
-            case when error is null then errors
-                else dibs.with_error(errors, attempts, epoch, worker, started_at, moment, error, traceback) end,
+            case when how not in ('retry', 'failed') then errors else dibs.with_error(
+                errors, attempts, epoch, worker, started_at, moment, coalesce(error, 'no error was given'),
+                coalesce(traceback, '')
+            ) end,
             case when how = 'succeeded' then coalesce(result, 'null') end
         from gone
         returning 1

@@ -7,7 +7,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if outcome not in ('succeeded', 'retry', 'failed', 'cancelled', 'released', 'snoozed') then
+    if coalesce(outcome, '') not in ('succeeded', 'retry', 'failed', 'cancelled', 'released', 'snoozed') then
         raise 'outcome must be succeeded, retry, failed, cancelled, released or snoozed, not %', outcome
             using errcode = 'invalid_parameter_value';
     end if;

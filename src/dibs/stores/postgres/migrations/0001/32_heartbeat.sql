@@ -15,6 +15,9 @@ declare
     moment constant timestamptz := dibs.clock();
     pulses text[];
 begin
+    if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
+        raise 'a % needs a worker and a lease from 1 second to 24 hours', 'heartbeat' using errcode = 'invalid_parameter_value';
+    end if;
     insert into dibs.worker as known (name, seen_at, info)
     values (heartbeat.worker, moment, coalesce(heartbeat.info, '{}'))
     on conflict (name) do update

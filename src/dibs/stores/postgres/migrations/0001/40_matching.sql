@@ -1,6 +1,6 @@
 -- The ids of the jobs behind `after` that match a filter and are in one of the states, newest first.
 -- `which` is a JSON object with any of: ids, queues, tasks, states, workers, keys, flows (arrays), created_since,
--- created_before, finished_since, finished_before (times). Every one that is given must hold; a name that is none of
+-- created_before, finished_since, finished_before (times), everything (true). Every one that is given must hold; a name that is none of
 -- these is refused, because a filter with a typing error would match too much.
 create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer) returns setof uuid
 language plpgsql stable
@@ -10,7 +10,7 @@ as $$
 declare
     fields constant text[] := array[
         'ids', 'queues', 'tasks', 'states', 'workers', 'keys', 'flows', 'created_since', 'created_before',
-        'finished_since', 'finished_before'
+        'finished_since', 'finished_before', 'everything'
     ];
     asked constant text[] := dibs.texts(which -> 'states');
     wanted constant text[] := case when asked is null then states

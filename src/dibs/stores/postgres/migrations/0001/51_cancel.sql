@@ -9,7 +9,7 @@ as $$
 declare
     moment constant timestamptz := dibs.clock();
     chunk constant uuid[] := array(
-        select dibs.matching(which, array['waiting', 'queued', 'running'], after, max_jobs)
+        select dibs.matching(dibs.chosen(which), array['waiting', 'queued', 'running'], after, max_jobs)
     );
     touched integer;
 begin

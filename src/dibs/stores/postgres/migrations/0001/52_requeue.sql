@@ -8,7 +8,7 @@ as $$
 declare
     moment constant timestamptz := dibs.clock();
     chunk constant uuid[] := array(
-        select dibs.matching(which, array['succeeded', 'failed', 'cancelled'], after, max_jobs)
+        select dibs.matching(dibs.chosen(which), array['succeeded', 'failed', 'cancelled'], after, max_jobs)
     );
     revived uuid[];
     due text[];

@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    chunk constant uuid[] := array(select dibs.matching(which, array['waiting', 'queued'], after, max_jobs));
+    chunk constant uuid[] := array(select dibs.matching(dibs.chosen(which), array['waiting', 'queued'], after, max_jobs));
     touched integer;
 begin
     perform from dibs.job where job.id = any (chunk) order by job.id for update;

@@ -9,7 +9,7 @@ as $$
 declare
     states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
         || case when force then array['running'] else '{}' end;
-    chunk constant uuid[] := array(select dibs.matching(which, states, after, max_jobs));
+    chunk constant uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
     touched integer := 0;
     gone integer;
 begin
