@@ -19,11 +19,14 @@ class SQLiteLab(Lab):
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
         self._clock = FakeClock()
-        self._folder = TemporaryDirectory(prefix="dibs-")
-        self.path = Path(self._folder.name, "jobs.db") if path is None else Path(path)
-        self.url = f"sqlite:///{self.path.absolute()}"
+        self._folder: TemporaryDirectory[str] | None = None
+        self._given = path
 
     async def start(self) -> None:
+        if self._given is None:
+            self._folder = TemporaryDirectory(prefix="dibs-")
+        self.path = Path(self._folder.name, "jobs.db") if self._folder else Path(self._given or "")
+        self.url = f"sqlite:///{self.path.absolute()}"
         self._empty()
         await super().start()
 
@@ -33,7 +36,8 @@ class SQLiteLab(Lab):
 
     async def stop(self) -> None:
         await super().stop()
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     async def _open(self) -> Store:
         return SQLiteStore(self.path, clock=self._clock, synchronous="normal")

@@ -48,7 +48,7 @@ begin
 
         -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen.
         select array_agg(finished.id) into known
-        from unnest(stored) as added (id) join dibs.finished on finished.id = added.id;
+        from unnest(stored) as added (id) join dibs.finished on finished.id = any (array[added.id]);
         if known is null then
             fresh := fresh || stored;
         else

@@ -20,7 +20,7 @@ as $$
                 job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
             ) end
         from due
-        where job.ctid = due.spot and job.id = due.id
+        where job.ctid = due.spot
             and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
         returning
             job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,

@@ -31,7 +31,7 @@ begin
                 job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
             ) end
         from unnest(ids) with ordinality as locked (id, place)
-        where job.id = locked.id and (job.locked_until is null or job.locked_until <= moment)
+        where job.id = any (array[locked.id]) and (job.locked_until is null or job.locked_until <= moment)
         returning
             job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
             job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, locked.place

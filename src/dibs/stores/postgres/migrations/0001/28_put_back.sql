@@ -26,7 +26,7 @@ begin
                 coalesce(item.error, 'no error was given'), coalesce(item.traceback, '')
             ) end
         from item
-        where job.id = item.id and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment
+        where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment
         returning job.queue, job.run_at
     )
     select array_agg(distinct back.queue) filter (where back.run_at <= moment) into due from back;

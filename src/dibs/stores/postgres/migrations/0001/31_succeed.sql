@@ -18,7 +18,7 @@ begin
         select * from unnest(ids, epochs, results) as item (id, epoch, result) order by item.id
     ), gone as (
         delete from dibs.job using item
-        where job.id = item.id and job.epoch = item.epoch and job.worker = succeed.worker
+        where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = succeed.worker
             and job.locked_until > moment
         returning job.*, item.result
     )

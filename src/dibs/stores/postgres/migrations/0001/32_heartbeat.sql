@@ -7,8 +7,6 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -29,7 +27,7 @@ begin
     ), held as (
         update dibs.job set locked_until = greatest(job.locked_until, moment + lease)
         from item
-        where job.id = item.id and job.epoch = item.epoch and job.worker = heartbeat.worker
+        where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = heartbeat.worker
             and job.locked_until > moment
         returning job.id, job.epoch, job.cancel_asked
     )
