@@ -1,4 +1,7 @@
-"""The values that cross the store's line: what goes in, what comes out. All frozen, none knows a store."""
+"""The values that cross the store's line: what goes in, what comes out. All frozen, none knows a store.
+
+Those that come in thousands hold plain data only, no cycles, and are not tracked by the garbage collector.
+"""
 
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
@@ -56,7 +59,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID = msgspec.field(default_factory=new_id)
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The job that stands for one request: a new one, or the one that was there already."""
 
     id: UUID
@@ -105,7 +108,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """The exclusive right to run a job until ``locked_until``, and what is needed to run it.
 
     Stores give the fields by position: by name they would cost a microsecond a claim.
@@ -133,7 +136,7 @@ class Claim(msgspec.Struct, frozen=True):
         return Settlement(self.id, self.epoch, self.worker, outcome)
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """How one claim ended; fenced by job, epoch and worker."""
 
     id: UUID

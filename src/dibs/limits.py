@@ -50,7 +50,7 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT = Limits()
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A job that passed: JSON as text, times in UTC. What a store's enqueue works on."""
 
     id: UUID
@@ -242,7 +242,7 @@ def _within(value: object, bounds: tuple[int, int], what: str) -> int:
 # --- what a worker sends ------------------------------------------------------------------------------------
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """An outcome that can be stored, flattened: what a store's settle works on."""
 
     id: UUID

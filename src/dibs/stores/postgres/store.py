@@ -33,7 +33,7 @@ from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.postgres import rows, schema
-from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs
+from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs, translate
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
 from dibs.stores.postgres.wakeups import CHANNEL, Heard, Listener, Waker
@@ -102,9 +102,14 @@ class PostgresStore(BulkVerbs):
     async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
         if self._pool is None:
             await self.setup()
-        async with speaking_dibs(self._url):
+        try:
             found: list[Any] = await self._pool.fetch(statement, *arguments)
-            return found
+        except Exception as problem:  # not speaking_dibs: a context manager is much for the hottest line of all
+            translated = translate(problem, self._url)
+            if translated is None:
+                raise
+            raise translated from problem
+        return found
 
     # --- the life of a job ----------------------------------------------------------------------------------
 

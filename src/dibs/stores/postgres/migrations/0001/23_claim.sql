@@ -42,9 +42,18 @@ begin
     end if;
 
     while wanted > 0 loop
-        lane := dibs.next_lane(queue, lane, lanes);
+        if lanes is null then
+            lane := (
+                select job.priority from dibs.job
+                where job.queue = claim.queue and job.needs = 0 and job.priority > lane
+                order by job.priority
+                limit 1
+            );
+        else
+            lane := dibs.next_lane(queue, lane, lanes);
+            spot := array_position(lanes, lane::smallint);
+        end if;
         exit when lane is null;
-        spot := array_position(lanes, lane::smallint);
         from_run_at := coalesce(after_run_at[spot], '-infinity');
         from_id := coalesce(after_id[spot], '00000000-0000-0000-0000-000000000000');
         loop
