@@ -29,7 +29,7 @@ from dibs.stores.redis import values
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import Script
 
-_STEP = 1_000
+_STEP = 500
 """The most jobs that one script hands out or changes."""
 _COUNTED = tuple(State)
 
