@@ -28,14 +28,14 @@ def claim(db: Connection, wanted: Wanted, now: int) -> tuple[Taken, int]:
     """Step from priority to priority that has due jobs, taking the first ones of each; says until when."""
     taken: Taken = []
     locked_until = now + wanted.lease
-    paused, lifo, unseen, expired = db.rows(sql.LOOK, (wanted.queue, now))[0]
+    paused, lifo, unseen, expired, priority = db.rows(sql.LOOK, (wanted.queue, now))[0]
     if paused:
         return taken, locked_until
     if unseen:
         db.run(sql.LINE_UP, (wanted.queue, now))
-    left, priority = wanted.limit, _BEFORE_ALL
-    while left and (found := db.rows(sql.NEXT_PRIORITY, (wanted.queue, priority, now))):
-        priority = found[0][0]
+        priority = _next_priority(db, wanted.queue, _BEFORE_ALL, now)
+    left = wanted.limit
+    while priority is not None:
         if unseen or expired:
             _clear_the_way(db, (wanted.queue, priority, now, left, wanted.tasks), now, lifo)
         rows = db.rows(
@@ -47,7 +47,13 @@ def claim(db: Connection, wanted: Wanted, now: int) -> tuple[Taken, int]:
                 rows.sort(key=_place, reverse=lifo)
             taken.append((priority, rows))
             left -= len(rows)
+        priority = _next_priority(db, wanted.queue, priority, now) if left else None
     return taken, locked_until
+
+
+def _next_priority(db: Connection, queue: str, before: int, now: int) -> int | None:
+    found = db.rows(sql.NEXT_PRIORITY, (queue, before, now))
+    return found[0][0] if found else None
 
 
 def _place(row: Row) -> Row:
