@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 _VERSIONS = """CREATE TABLE IF NOT EXISTS dibs_schema (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
+# By the table that an entry belongs to: the indexes that SQLite makes for ours by itself have other names, and
+# another process may be making our tables at this moment.
+_OTHERS = """SELECT 1 FROM sqlite_schema
+    WHERE tbl_name NOT LIKE 'dibs\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' LIMIT 1"""
 _OURS = "SELECT {what} FROM sqlite_schema WHERE name LIKE 'dibs\\_%' ESCAPE '\\' AND sql IS NOT NULL"
 
 
@@ -81,7 +85,7 @@ def ensure(db: Connection) -> None:
     if not db.options.migrate:
         if current > 0:
             raise SchemaError(f"the schema of {path} is older than this dibs: run dibs migrate")
-        if db.rows("SELECT 1 FROM sqlite_schema WHERE name NOT LIKE 'dibs\\_%' ESCAPE '\\' LIMIT 1"):
+        if db.rows(_OTHERS):
             raise SchemaError(
                 f"{path} holds other tables, none of dibs: run dibs migrate, or put migrate=auto in the URL"
             )
