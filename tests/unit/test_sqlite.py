@@ -208,6 +208,18 @@ async def test_eight_processes_may_set_up_at_once(path: Path) -> None:
     connection.close()
 
 
+async def test_the_tables_of_dibs_are_not_taken_for_an_application_s(path: Path) -> None:
+    """They may appear between two looks at the file, when another process is setting it up."""
+    store = SQLiteStore(path)
+    await store.setup()
+    await store.close()
+    connection = apsw.Connection(str(path))
+    assert connection.execute(schema._OTHERS).fetchall() == []
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    assert connection.execute(schema._OTHERS).fetchall() == [(1,)]
+    connection.close()
+
+
 async def test_a_file_with_other_tables_is_not_touched_unless_told(path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE customers (name); PRAGMA user_version = 42")
