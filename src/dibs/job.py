@@ -78,6 +78,26 @@ class AttemptError(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
 
 
+class LogLine(msgspec.Struct, frozen=True):
+    """One line that a handler wrote about its job."""
+
+    at: datetime
+    attempt: int
+    text: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a handler last said about its job: how far it is, and the lines it wrote."""
+
+    progress: float | None = None
+    """From 0 to 1; None if the handler never said."""
+    note: str = ""
+    log: tuple[LogLine, ...] = ()
+
+
+SILENT = Report()
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """All that a store knows about a job, at one instant."""
 
@@ -106,6 +126,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     flow: UUID | None = None
     step: str | None = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    report: Report = SILENT
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
