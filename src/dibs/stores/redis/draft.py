@@ -107,7 +107,7 @@ class Draft:
         self._add(b"l:" + wanted.queue, record.locked_until, one.lease)
         self._hold(wanted.worker, 1)
         self._save(one, record)
-        self.claims.append(values.claim_of(one.id, record, body))
+        self.claims += values.claims_of([one.id], [record], [body])
 
     def _recover(self, one: Candidate, r: Record) -> None:
         """As ``recover`` in ``lua/prelude.lua``."""

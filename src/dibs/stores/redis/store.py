@@ -116,8 +116,7 @@ class RedisStore(Looking):
         while (left := limit - len(claims)) > 0:
             step = min(left, _STEP)
             answer = await self._link.call(script, queue, worker, step, span, packed)
-            rows = iter(answer[1:])
-            claims += map(values.to_claim, rows, rows, rows)
+            claims += values.to_claims(answer[1:])
             if not answer[0] and len(answer) <= 3 * step:
                 break
         return claims

@@ -29,7 +29,7 @@ KINDS = {
     "snoozed": "z",
 }
 
-pack = msgspec.msgpack.Encoder().encode
+pack = msgspec.msgpack.Encoder(uuid_format="hex").encode
 _from_json = msgspec.json.Decoder().decode
 
 
@@ -88,10 +88,10 @@ def rank(priority: int) -> str:
 # --- going in -----------------------------------------------------------------------------------
 
 
-def new_job(job: Admitted) -> tuple[str, str, str, str, str, str, str]:
+def new_job(job: Admitted) -> tuple[UUID, str, str, str, str, str, str]:
     """What ``enqueue.lua`` takes for one job, besides its record."""
     return (
-        job.id.hex,
+        job.id,
         rank(job.priority),
         "" if job.run_at is None else stamp(job.run_at),
         job.queue,
@@ -111,7 +111,7 @@ def settlements(items: Sequence[Settled]) -> bytes:
     """What ``settle.lua`` takes."""
     rows = [
         (
-            item.id.hex,
+            item.id,
             item.epoch,
             item.worker,
             KINDS[item.kind],
@@ -144,9 +144,9 @@ def _fence(epoch: int, worker: str) -> tuple[int, str]:
 
 def held(claims: Sequence[Claim]) -> bytes:
     """What ``heartbeat.lua`` takes."""
-    flat: list[str | int] = []
+    flat: list[UUID | int] = []
     for claim in claims:
-        flat += (claim.id.hex, claim.epoch if 0 <= claim.epoch < 1 << 53 else -1)
+        flat += (claim.id, claim.epoch if 0 <= claim.epoch < 1 << 53 else -1)
     return pack(flat)
 
 
@@ -175,34 +175,51 @@ def to_id(text: bytes) -> UUID:
 
 
 def _body(body: bytes) -> tuple[Any, dict[str, Any]]:
-    args, found, meta = body.partition(b"\0")
-    return _from_json(args), (_from_json(meta) if found else {})
+    if b"\0" not in body:
+        return _from_json(body), {}
+    args, _, meta = body.partition(b"\0")
+    return _from_json(args), _from_json(meta)
 
 
-def to_claim(job: bytes, record: bytes, body: bytes) -> Claim:
-    """A claim from what ``claim.lua`` answers for it."""
-    return claim_of(job, to_record(record), body)
+class _Moments(dict[str | int, datetime]):
+    """The moments of one answer. Many jobs share theirs, and a job that was due at once has one twice."""
+
+    def __missing__(self, micros: str | int) -> datetime:
+        made = self[micros] = from_micros(int(micros))
+        return made
 
 
-def claim_of(job: bytes, r: Record, body: bytes) -> Claim:
-    """A claim from the record of a job that was just taken."""
-    args, meta = _body(body)
-    return Claim(
-        to_id(job),
-        r.epoch,
-        r.worker,
-        r.queue,
-        r.task,
-        args,
-        int(r.priority) + PRIORITIES[0],
-        from_micros(int(r.run_at)),
-        from_micros(int(r.created_at)),
-        r.attempts,
-        r.max_attempts,
-        from_micros(r.locked_until),
-        r.key or None,
-        meta=meta,
-    )
+def to_claims(answer: Sequence[bytes]) -> list[Claim]:
+    """Claims from what ``claim.lua`` answers: id, record and body for each."""
+    records = [to_record(record) for record in answer[1::3]]
+    return claims_of(answer[0::3], records, answer[2::3])
+
+
+def claims_of(jobs: Sequence[bytes], records: Sequence[Record], bodies: Sequence[bytes]) -> list[Claim]:
+    """Claims from the records of jobs that were just taken."""
+    ids = msgspec.convert([job.decode() for job in jobs], list[UUID])
+    when = _Moments()
+    return [
+        Claim(
+            id_,
+            r.epoch,
+            r.worker,
+            r.queue,
+            r.task,
+            args,
+            int(r.priority) + PRIORITIES[0],
+            when[r.run_at],
+            when[r.created_at],
+            r.attempts,
+            r.max_attempts,
+            when[r.locked_until],
+            r.key or None,
+            None,
+            None,
+            meta,
+        )
+        for id_, r, (args, meta) in zip(ids, records, map(_body, bodies), strict=True)
+    ]
 
 
 def to_jobs(answers: Sequence[Any]) -> list[Job]:

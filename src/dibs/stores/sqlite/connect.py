@@ -118,6 +118,18 @@ class Connection:
         """Become the writer, waiting for the turn."""
         persist(self.options, lambda: self.rows("BEGIN IMMEDIATE"))
 
+    def begin_at_once(self) -> bool:
+        """Become the writer if nobody else is."""
+        patience = self.patience
+        before, patience.seconds = patience.seconds, -1.0
+        try:
+            self.rows("BEGIN IMMEDIATE")
+        except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
+            return False
+        finally:
+            patience.seconds = before
+        return True
+
     def rollback(self) -> None:
         """End the transaction, if there is one."""
         if self.raw.in_transaction:

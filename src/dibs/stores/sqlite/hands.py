@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
@@ -54,6 +55,13 @@ def deliver(tickets: list[Ticket]) -> None:
             continue  # that loop is closed: nobody waits there any more
 
 
+class _Note(Enum):
+    """What lies on a desk between the tickets."""
+
+    NUDGE = auto()
+    LAST = auto()
+
+
 class Group(NamedTuple):
     """What came in since the last look; ``last`` if nothing more will."""
 
@@ -70,9 +78,9 @@ class Hand:
         self.db = db
         self.lock = threading.Lock()
         self._clock = clock
-        self._desk: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._desk: queue.SimpleQueue[Ticket | _Note] = queue.SimpleQueue()
         self._door = threading.Lock()
-        self._open = True
+        self.is_open = True
         self._thread = threading.Thread(target=self._run, name=f"dibs-sqlite-{name}", daemon=True)
         self._thread.start()
 
@@ -80,7 +88,7 @@ class Hand:
         """Have the verb done; the answer comes when what it wrote is certain."""
         ticket = Ticket(verb, asyncio.get_running_loop())
         with self._door:
-            if not self._open:
+            if not self.is_open:
                 raise StoreUnavailable(CLOSED)
             self._desk.put(ticket)
         return ticket.future
@@ -88,10 +96,14 @@ class Hand:
     def close(self) -> None:
         """Do what was asked for until now, then give back the thread and the connection. May block."""
         with self._door:
-            if self._open:
-                self._open = False
-                self._desk.put(None)
+            if self.is_open:
+                self.is_open = False
+                self._desk.put(_Note.LAST)
         self._thread.join()
+
+    def nudge(self) -> None:
+        """Have the thread look up, though nobody asks for anything."""
+        self._desk.put(_Note.NUDGE)
 
     def _run(self) -> None:
         group = Group([], last=False)
@@ -108,16 +120,14 @@ class Hand:
             self.db.close()
 
     def _next_group(self) -> Group:
-        ticket = self._desk.get()
+        found = self._desk.get()
         tickets: list[Ticket] = []
-        while ticket is not None:
-            tickets.append(ticket)
-            if len(tickets) == self.most:
+        while found is not _Note.LAST:
+            if found is not _Note.NUDGE:
+                tickets.append(found)
+            if len(tickets) == self.most or self._desk.empty():
                 return Group(tickets, last=False)
-            try:
-                ticket = self._desk.get_nowait()
-            except queue.Empty:
-                return Group(tickets, last=False)
+            found = self._desk.get()
         return Group(tickets, last=True)
 
     def _work(self, tickets: list[Ticket]) -> None:

@@ -37,6 +37,7 @@ from dibs.stores.sqlite.connect import Connection, translated
 from dibs.stores.sqlite.hands import CLOSED, Reader, T, Verb
 from dibs.stores.sqlite.options import BUSY_TIMEOUT, Options, parse
 from dibs.stores.sqlite.rows import as_claims
+from dibs.stores.sqlite.shortcut import BRIEF
 from dibs.stores.sqlite.watching import Waiter, Watcher
 from dibs.stores.sqlite.writer import Writer
 
@@ -133,6 +134,13 @@ class SQLiteStore(BulkVerbs):
             raise StoreUnavailable(self._closed)
         return self._open.writer.ask(verb)
 
+    async def _write_few(self, verb: Verb[T], jobs: int) -> T:
+        """A write about that many jobs, perhaps without the writer's thread."""
+        if self._open is None:
+            raise StoreUnavailable(self._closed)
+        writer = self._open.writer
+        return await (writer.ask_briefly(verb) if jobs <= BRIEF else writer.ask(verb))
+
     def _read(self, verb: Verb[T]) -> "asyncio.Future[T]":
         if self._open is None:
             raise StoreUnavailable(self._closed)
@@ -158,7 +166,7 @@ class SQLiteStore(BulkVerbs):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         admitted = rules.admit(jobs, self._limits)
-        return await self._write(lambda db, now: enqueueing.enqueue(db, admitted, now))
+        return await self._write_few(lambda db, now: enqueueing.enqueue(db, admitted, now), len(admitted))
 
     async def claim(
         self,
@@ -171,7 +179,7 @@ class SQLiteStore(BulkVerbs):
         known = rules.claimable(queue, worker, limit, lease, tasks)
         names = None if known is None else msgspec.json.encode(known).decode()
         wanted = claiming.Wanted(queue, worker, limit, span_micros(lease), names)
-        taken, locked_until = await self._write(lambda db, now: claiming.claim(db, wanted, now))
+        taken, locked_until = await self._write_few(lambda db, now: claiming.claim(db, wanted, now), limit)
         return as_claims(taken, queue, worker, locked_until)
 
     async def heartbeat(
@@ -183,13 +191,13 @@ class SQLiteStore(BulkVerbs):
     ) -> list[Pulse]:
         about = rules.beating(worker, claims, lease, info, self._limits)
         span = span_micros(lease)
-        return await self._write(
-            lambda db, now: settling.heartbeat(db, worker, claims, lease=span, info=about, now=now)
+        return await self._write_few(
+            lambda db, now: settling.heartbeat(db, worker, claims, lease=span, info=about, now=now), len(claims)
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         items = rules.settleable(settlements, self._limits)
-        return await self._write(lambda db, now: settling.settle(db, items, now))
+        return await self._write_few(lambda db, now: settling.settle(db, items, now), len(items))
 
     async def sweep(self, limit: int = CHUNK) -> int:
         rules.limit(limit)

@@ -1,5 +1,6 @@
 """The one thread of a handle that writes. What queues up while a commit is on its way shares the next one."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -9,7 +10,8 @@ import apsw
 from dibs.clock import Clock
 from dibs.errors import StoreUnavailable
 from dibs.stores.sqlite.connect import JOURNAL_LIMIT, Connection, NoRoom, translate
-from dibs.stores.sqlite.hands import Hand, Ticket, deliver
+from dibs.stores.sqlite.hands import CLOSED, Hand, T, Ticket, Verb, deliver
+from dibs.stores.sqlite.shortcut import CROWDED_SECONDS, Shortcut
 
 _log = logging.getLogger("dibs.stores.sqlite")
 
@@ -23,7 +25,6 @@ RESTART_PAGES = 4_000
 """A log of this length is made to start again, holding up other writers for a moment."""
 _CHECKPOINT_PATIENCE = 0.5
 _TELL_SECONDS = 60.0
-_CROWDED_SECONDS = 0.1
 _COURTESY_SECONDS = 0.0005
 
 
@@ -35,9 +36,51 @@ class Writer(Hand):
     def __init__(self, db: Connection, clock: Clock, committed: Callable[[], None]) -> None:
         self._committed = committed
         self._wal = Wal(db)
+        self._shortcut = Shortcut(db.patience)
         super().__init__("writer", db, clock)
 
+    async def ask_briefly(self, verb: Verb[T]) -> T:
+        """Like ``ask``, for a verb about few jobs: done here and now if that is likely to be quick."""
+        if not self._shortcut.is_open() or not self.lock.acquire(blocking=False):
+            return await self.ask(verb)
+        ticket = Ticket(verb, asyncio.get_running_loop())
+        try:
+            with self._shortcut.taken():
+                done = self._at_once(ticket)
+        finally:
+            self.lock.release()
+        if done:
+            self._committed()
+            if self._wal.is_due():
+                self.nudge()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._shortcut.left()
+        if not done:
+            return await self.ask(verb)
+        if ticket.error is not None:
+            raise ticket.error
+        value: T = ticket.value
+        return value
+
+    def _at_once(self, ticket: Ticket) -> bool:
+        """The verb and its commit, without waiting for anybody; False if nothing was done and the thread should."""
+        if not self.is_open:
+            raise StoreUnavailable(CLOSED)
+        try:
+            if not self.db.begin_at_once():
+                return False
+            self._verb(ticket, alone=True)
+            if self.db.raw.in_transaction:
+                self.db.rows("COMMIT")
+        except apsw.Error:
+            self.db.rollback()
+            return False
+        return not isinstance(ticket.error, StoreUnavailable)
+
     def _work(self, tickets: list[Ticket]) -> None:
+        self._shortcut.group_of(len(tickets))
         while tickets:
             self._step_aside()
             with self.lock:
@@ -46,12 +89,12 @@ class Writer(Hand):
             deliver(tickets[:done])
             self._committed()
             tickets = tickets[done:]
-            with self.lock:
-                self._wal.tend()
+        with self.lock:
+            self._wal.tend()
 
     def _step_aside(self) -> None:
         """Leave a gap for other processes if there are some: who just committed would nearly always win."""
-        if time.monotonic() - self.db.patience.waited_at < _CROWDED_SECONDS:
+        if time.monotonic() - self.db.patience.waited_at < CROWDED_SECONDS:
             time.sleep(_COURTESY_SECONDS)
 
     def _group(self, tickets: list[Ticket]) -> int:
@@ -120,9 +163,13 @@ class Wal:
         self._pages = pages
         return apsw.SQLITE_OK
 
+    def is_due(self) -> bool:
+        """Whether the log has grown enough to be looked after."""
+        return self._pages >= self._due
+
     def tend(self) -> None:
         """Copy what can be copied; make a long log start again from its beginning."""
-        if self._pages < self._due:
+        if not self.is_due():
             return
         self._due = self._pages + CHECKPOINT_PAGES
         try:
