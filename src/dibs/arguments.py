@@ -191,7 +191,7 @@ def _form(task: str, parameters: list[inspect.Parameter]) -> tuple[type[msgspec.
 
 
 def _stored_type(parameter: inspect.Parameter) -> Any:
-    annotation = parameter.annotation
+    annotation: Any = parameter.annotation
     if parameter.kind is _REST:
         return list[annotation]
     if parameter.kind is _EXTRA:
@@ -276,7 +276,7 @@ def _as_json(value: Any, what: str, *, plain: bool) -> Any:
 
 
 def _has_hook(custom: type) -> bool:
-    return hasattr(custom, "model_validate") or (isinstance(custom, type) and issubclass(custom, PurePath))
+    return hasattr(custom, "model_validate") or (inspect.isclass(custom) and issubclass(custom, PurePath))
 
 
 def _encode(value: Any) -> Any:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -139,6 +140,10 @@ class Task(Generic[P, R]):
             raise Refused(f"{self.name}: {problem}") from None
         return Handle(sent.id, sent.created, self._store, self.signature.unpack_result)
 
+    def handle(self, id: UUID) -> Handle[R]:
+        """A handle on a job of this task that was sent before."""
+        return Handle(id, False, self._store, self.signature.unpack_result)
+
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job that ``enqueue`` would store, checked, but not stored.
 
@@ -204,6 +209,13 @@ class AsyncTask(Task[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         result: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return result
+
+
+class BatchTask(Task[[T], R], Generic[T, R]):
+    """A task whose function takes a list of what its jobs carry, one item each."""
+
+    def __call__(self, items: list[T], /) -> Any:
+        return self.function(items)
 
 
 class Tasks:
