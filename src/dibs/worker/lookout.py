@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from random import uniform
@@ -40,18 +40,24 @@ class Lane:
 class Lookout:
     """Strict order for a list of queues, shares for a mapping of queues to weights.
 
-    A queue that had nothing is not asked again before ``Store.wait`` names it or ten seconds have passed.
+    A queue that had nothing is not asked again before ``Store.wait`` names it or ten seconds have passed; ``awake`` is
+    called when one is worth asking again.
     """
 
-    def __init__(self, queues: Sequence[str] | Mapping[str, int], store: Store, weather: Weather) -> None:
+    def __init__(
+        self,
+        queues: Sequence[str] | Mapping[str, int],
+        store: Store,
+        weather: Weather,
+        awake: Callable[[], None],
+    ) -> None:
         weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
         self._weighted = isinstance(queues, Mapping)
         self._lanes = {name: Lane(name, weight) for name, weight in weights.items()}
         self._store = store
         self._weather = weather
         self._changed = asyncio.Event()
-        self.awake = asyncio.Event()
-        """Set when a queue is worth asking that was not."""
+        self._awake = awake
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -59,7 +65,6 @@ class Lookout:
         """The queue to ask now, and for how many jobs at most; None if all are dry."""
         wet = [lane for lane in self._lanes.values() if not lane.dry]
         if not wet:
-            self.awake.clear()
             return None
         if not self._weighted:
             return wet[0].name, room
@@ -91,7 +96,7 @@ class Lookout:
             others = [each.served for each in self._lanes.values() if not each.dry]
             lane.served = max(lane.served, min(others, default=lane.served))
             lane.dry = False
-        self.awake.set()
+            self._awake()
 
     # --- waiting --------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dibs.attempt import Attempt
 from dibs.job import Claim, LogLine
@@ -28,7 +28,7 @@ class Run(Attempt):
     the loop.
     """
 
-    __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "plan", "started", "until", "why")
+    __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "items", "plan", "started", "until", "why")
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
         super().__init__(claim)
@@ -45,6 +45,8 @@ class Run(Attempt):
         self.handle: asyncio.Task[None] | None = None
         self.earlier: tuple[LogLine, ...] | None = None
         """The lines that earlier attempts wrote; None until asked for."""
+        self.items: list[Any] | None = None
+        """What a batch handler gets; of the first run of a batch only."""
 
     def renewed(self, asked_at: float, lease: float, claimed_for: float) -> None:
         """A heartbeat that was sent at ``asked_at`` said that the lease is held."""
