@@ -55,12 +55,18 @@ class Claimer:
         self._news = asyncio.Event()
         self._stop = asyncio.Event()
         runner.poke = self._news.set
-        self.settles = 0
+        self._settles = 0
         """Counts the settles that were answered: each may have made something due."""
 
     def look(self) -> None:
         """Something changed: there is room, or a queue is worth asking."""
         self._news.set()
+
+    def settled(self) -> None:
+        """The store has answered a settle."""
+        self._settles += 1
+        if self._until_empty:
+            self._news.set()
 
     def stop(self) -> None:
         """Claim no more. What a claim brings that is on its way is released."""
@@ -77,8 +83,8 @@ class Claimer:
             choice = lookout.pick(room) if room else None
             if choice is not None:
                 await self._claim(lookout, *choice)
-            elif room and self._until_empty and self._settles_seen != self.settles:
-                self._settles_seen = self.settles
+            elif room and self._until_empty and self._settles_seen != self._settles:
+                self._settles_seen = self._settles
                 lookout.ask_all()  # a retry may be due at once, a handler may have enqueued more
             elif room and self._until_empty and not self._held:
                 return

@@ -41,6 +41,7 @@ class Heartbeat:
         weather: Weather,
         info: Callable[[], dict[str, Any]],
         tell: Callable[[Run, Why], None],
+        close: bool,
     ) -> None:
         self._name = name
         self._store = store
@@ -51,8 +52,10 @@ class Heartbeat:
         self._backoff = Backoff(longest=max(claim_lease / 6, 0.2))
         self._info = info
         self._tell = tell
+        self._close = close
         self._shown_at = -VISIBLE
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._up = threading.Event()
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=f"dibs-heartbeat-{name}", daemon=True)
 
@@ -61,9 +64,12 @@ class Heartbeat:
 
     def stop(self) -> None:
         """End the thread; blocks until the call that it may be in is over, or a few seconds."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended by itself
-                self._loop.call_soon_threadsafe(self._over.set)
+        if self._thread.ident is None:
+            return  # it was never started
+        self._up.wait()
+        assert self._loop is not None
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(timeout=5)
 
     # --- in the thread --------------------------------------------------------------------------------------
@@ -73,6 +79,7 @@ class Heartbeat:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._up.set()
         beats = asyncio.create_task(self._beat_for_ever())
         try:
             # The clock is watched while a call hangs: that is when leases run out.
@@ -83,8 +90,9 @@ class Heartbeat:
         finally:
             beats.cancel()
             await asyncio.gather(beats, return_exceptions=True)
-            with suppress(Exception):
-                await asyncio.wait_for(self._store.close(), 2)
+            if self._close:
+                with suppress(Exception):
+                    await asyncio.wait_for(self._store.close(), 2)
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()

@@ -65,10 +65,11 @@ def _judge_signal(run: Run, signal: signals.Signal) -> Outcome:
             return Snoozed(signal.delay)
         case signals.Fail():
             return Failed(signal.reason or "Fail", _traceback(signal.__cause__))
-        case signals.Retry(delay=None):
-            return _retry(run, signal, signal.reason or "Retry", _traceback(signal.__cause__))
-        case signals.Retry(delay=delay):
-            return outcome.Retry(signal.reason or "Retry", delay, _traceback(signal.__cause__))
+        case signals.Retry():
+            text, trace = signal.reason or "Retry", _traceback(signal.__cause__)
+            if signal.delay is None:
+                return _retry(run, signal, text, trace)
+            return outcome.Retry(text, signal.delay, trace)
     return _judge_problem(run, signal)
 
 

@@ -15,8 +15,8 @@ FALLBACK = 10.0
 GATHER = 0.005
 """Seconds in which several queues that run dry together are put into one wait."""
 FIRST_SULK, LONGEST_SULK = 0.01, 0.25
-"""How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or others
-were faster. It may be called for all the time."""
+"""How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
+others were faster. It may be called for all the time."""
 
 
 class Lane:

@@ -39,15 +39,14 @@ class Maintenance:
         await asyncio.sleep(seconds * uniform(0.0, 1.0))
         while True:
             try:
-                while await work() == CHUNK:
-                    await asyncio.sleep(PAUSE)
+                full = await work() == CHUNK
             except Exception as problem:
                 self._weather.failed(problem)
                 await backoff.pause(never)
                 continue
             self._weather.fine()
             backoff.reset()
-            await asyncio.sleep(seconds * uniform(0.75, 1.25))
+            await asyncio.sleep(PAUSE if full else seconds * uniform(0.75, 1.25))
 
     async def _sweep_once(self) -> int:
         return await self._store.sweep(CHUNK)

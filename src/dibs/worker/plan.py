@@ -47,7 +47,9 @@ def _not_ready(run: Run) -> Awaitable[Any]:
 class Callers:
     """Makes the calls of plans: who calls the handler, and what is wrapped around it."""
 
-    def __init__(self, middleware: Sequence[Middleware], threads: Threads, processes: Callable[[], ProcessPool]) -> None:
+    def __init__(
+        self, middleware: Sequence[Middleware], threads: Threads, processes: Callable[[], ProcessPool]
+    ) -> None:
         self._middleware = tuple(middleware)
         self._threads = threads
         self._processes = processes

@@ -10,7 +10,8 @@ WINDOW = 0.1
 class Prefetch:
     """Grows while slots wait for claims, shrinks while claims wait for slots.
 
-    ``size`` never exceeds 1,000, nor what was started within the last tenth of a second: a worker of slow jobs holds none.
+    ``size`` never exceeds 1,000, nor what was started within the last tenth of a second: a worker of slow jobs holds
+    none.
     """
 
     def __init__(self, fixed: int | None = None) -> None:

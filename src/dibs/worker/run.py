@@ -24,8 +24,8 @@ class Why(Enum):
 class Run(Attempt):
     """An attempt, and what only the worker has to know about it. Times are monotonic seconds.
 
-    The heartbeat's thread writes ``until``, ``beat_at``, ``locked_until``, ``cancelled`` and ``lost``; all else belongs to
-    the loop.
+    The heartbeat's thread writes ``until``, ``beat_at``, ``locked_until``, ``cancelled`` and ``lost``; all else belongs
+    to the loop.
     """
 
     __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "items", "plan", "started", "until", "why")

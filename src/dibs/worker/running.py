@@ -224,6 +224,7 @@ class Runner:
         run.cancelled = run.lost = run.ended = True
         self.lost(run)
         self._held.discard(run)
+        self.poke()
 
     def lost(self, run: Run) -> None:
         """Count it, say it once."""
@@ -244,9 +245,19 @@ class Runner:
         run.why = Why.LOST if why is Why.LOST else run.why or why
         if run.lost and not run.started and run.handle is None:
             return  # it waits for a slot, and is dropped when its turn comes
-        if run.started and run.plan.interruptible and run.handle is not None:
-            if all(isinstance(each, Run) and each.why for each in run.batch):
+        if not run.started or not run.plan.interruptible or run.handle is None:
+            return
+        if all(isinstance(each, Run) and each.why for each in run.batch):
+            run.handle.cancel()
+
+    def abandon(self) -> int:
+        """Take leave of those that could not be ended: nothing of them will be recorded. Answers how many they were."""
+        left = list(self.going())
+        for run in left:
+            run.cancelled = run.lost = True
+            if run.handle is not None:
                 run.handle.cancel()
+        return len(left)
 
     def going(self) -> Iterator[Run]:
         """Those whose handlers run now."""

@@ -38,7 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _require(len(self.queues) > 0, "a worker needs at least one queue")
         if isinstance(self.queues, Mapping):
             for queue, weight in self.queues.items():
-                _require(_whole(weight, 1), f"the weight of queue {queue} must be a whole number from 1, not {weight!r}")
+                _require(
+                    _whole(weight, 1), f"the weight of queue {queue} must be a whole number from 1, not {weight!r}"
+                )
         _require(_whole(self.concurrency, 1), f"concurrency must be a whole number from 1, not {self.concurrency!r}")
         _require(_whole(self.processes, 1), f"processes must be a whole number from 1, not {self.processes!r}")
         _require(

@@ -11,7 +11,7 @@ _Order = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class Threads:
-    """Grows to as many threads as there are calls at the same time; whoever calls sees to it that these are not too many."""
+    """Grows to as many threads as there are calls at the same time; whoever calls keeps them few."""
 
     def __init__(self, name: str) -> None:
         self._name = name
