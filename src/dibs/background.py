@@ -84,7 +84,9 @@ class _Shared:
     """The one background loop of this process, made when first asked for."""
 
     def __init__(self) -> None:
-        self.forked()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._background: Background | None = None
         forks.tell(self)
 
     def get(self) -> Background:
@@ -97,10 +99,9 @@ class _Shared:
             return self._background
 
     def forked(self) -> None:
-        forks.abandon(vars(self).get("_background"))
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._background: Background | None = None
+        """This is a child: the parent's thread is not here, and its loop is not to be touched."""
+        forks.abandon(self._background)
+        self._pid, self._lock, self._background = os.getpid(), threading.Lock(), None
 
 
 def _at_end(close: Callable[[], None]) -> None:
