@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -93,5 +92,3 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.005)
 
-
-SECOND = timedelta(seconds=1)
