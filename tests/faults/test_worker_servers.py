@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -24,8 +25,8 @@ async def restart_under_a_worker(store: Store, url: str, server: PostgresServer 
     """Jobs run while the server dies twice; more come when it is back."""
     ids = await enqueue(store, "hold", JOBS, 0.05)
     with worker(url, folder, "w", lease=3, concurrency=20) as process:
-        for round_ in (1, 2):
-            await until(lambda: _succeeded_at_least(store, round_ * JOBS // 3))
+        for wanted in (JOBS // 3, JOBS * 2 // 3):
+            await until(partial(_succeeded_at_least, store, wanted))
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             ids += await _enqueue_again(store)
