@@ -144,7 +144,7 @@ class Child:
         running.set(attempts[0])
         function, signature = find(call.reference, call.task, call.batch)
         if not call.batch:
-            args, kwargs = signature.unpack(attempts[0].args)
+            args, kwargs = _arguments(signature, attempts[0].args)
             return _returned(signature, self._call(function, *args, **kwargs))
         items = [_item(signature, attempt.args) for attempt in attempts]
         results = self._call(function, items)
@@ -224,21 +224,28 @@ def _cannot_import(address: Reference, task: str, problem: BaseException) -> str
 
 
 def _item(signature: Signature, stored: Any) -> Any:
-    args, kwargs = signature.unpack(stored)
-    return args[0] if args else next(iter(kwargs.values()))
+    (item,), _ = _arguments(signature, stored)
+    return item
+
+
+def _arguments(signature: Signature, stored: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        return signature.unpack(stored)
+    except Exception as problem:
+        raise raised.Unfit(f"the arguments do not fit the task: {problem}") from None
 
 
 def _returned(signature: Signature, value: Any) -> Returned:
     try:
         return Returned(limits.to_json(signature.pack_result(value), "result", _UNBOUNDED).encode())
     except (Refused, RecursionError) as problem:
-        raise raised.Unstorable(f"the result cannot be stored: {problem}") from None
+        raise raised.Unfit(f"the result cannot be stored: {problem}") from None
 
 
 def _mixed(signature: Signature, results: Any, count: int) -> Mixed:
     if not isinstance(results, list | tuple) or len(results) != count:
         got = f"{len(results)}" if isinstance(results, list | tuple) else type(results).__name__
-        raise raised.Unstorable(f"a batch of {count} must return None or a list of {count} results, not {got}")
+        raise raised.Unfit(f"a batch of {count} must return None or a list of {count} results, not {got}")
     return Mixed([_one(signature, result) for result in results])
 
 
@@ -247,7 +254,7 @@ def _one(signature: Signature, result: Any) -> Returned | Raised:
         return raised.pack(result)
     try:
         return _returned(signature, result)
-    except raised.Unstorable as problem:
+    except raised.Unfit as problem:
         return raised.pack(problem)
 
 
