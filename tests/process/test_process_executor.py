@@ -154,6 +154,22 @@ async def test_progress_and_log_reach_the_worker_while_the_handler_runs(pool: Pr
     assert await call is None
 
 
+async def test_what_a_thread_says_after_its_handler_has_returned_is_not_taken_for_the_next_one_s(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pool = ProcessPool(1)
+    before, after = (attempt(task, gate=str(gate)) for task in (handlers.leaves_a_talker, handlers.waits_for_talker))
+    try:
+        await pool.run(handlers.leaves_a_talker, before, None)
+        await pool.run(handlers.waits_for_talker, after, None)
+        await pool.run(handlers.pid, last := attempt(handlers.pid), None)
+    finally:
+        await pool.close()
+    assert [each.report.log for each in (before, after, last)] == [(), (), ()]
+
+
 async def test_what_heartbeats_learn_reaches_the_handler(pool: ProcessPool) -> None:
     later = NOW + timedelta(hours=1)
     mine = attempt(handlers.hears, until=later.isoformat())
@@ -278,6 +294,13 @@ async def test_a_child_that_dies_ends_its_attempt_only(pool: ProcessPool, tmp_pa
     assert not running(dying)
     assert await pool.run(handlers.pid, attempt(handlers.pid), None) != dying
     assert int(await asyncio.to_thread(gate.read_text)) == await other
+
+
+async def test_what_a_crashed_handler_had_started_ends_with_it(pool: ProcessPool, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with pytest.raises(ProcessDied, match="code 9"):
+        await pool.run(handlers.leaves_company, attempt(handlers.leaves_company, note=str(note)), None)
+    await until(lambda: not any(running(pid) for pid in numbers(note)))
 
 
 async def test_an_idle_child_that_was_killed_costs_nobody_an_attempt(pool: ProcessPool) -> None:

@@ -47,9 +47,24 @@ class Line:
         self._socket = line
         self._incoming = line.makefile("rb")
         self._sending = threading.Lock()
+        self._call: Call | None = None
 
-    def send(self, value: FromChild) -> None:
+    def begin(self, call: Call) -> None:
+        """Say that the call has arrived."""
         with self._sending:
+            self._call = call
+            self._socket.sendall(frame(Begun()))
+
+    def tell(self, call: Call, value: Progress | Log) -> None:
+        """Say something during the call; what a thread of an earlier one says is not for the next one's job."""
+        with self._sending:
+            if self._call is call:
+                self._socket.sendall(frame(value))
+
+    def answer(self, value: FromChild) -> None:
+        """Say how the call ended, and nothing about it from then on."""
+        with self._sending:
+            self._call = None
             self._socket.sendall(frame(value))
 
     def receive(self) -> ToChild | None:
@@ -65,20 +80,21 @@ class Line:
 class RemoteAttempt(Attempt):
     """An attempt whose worker is at the other end of a line."""
 
-    __slots__ = ("_index", "_line")
+    __slots__ = ("_call", "_index", "_line")
 
-    def __init__(self, claim: Claim, index: int, line: Line) -> None:
+    def __init__(self, claim: Claim, index: int, call: Call, line: Line) -> None:
         super().__init__(claim)
         self._index = index
+        self._call = call
         self._line = line
 
     def progress(self, fraction: float, note: str = "") -> None:
         super().progress(fraction, note)
-        self._line.send(Progress(self._index, float(fraction), limits.clean(note, limits.ERROR_LENGTH)))
+        self._line.tell(self._call, Progress(self._index, float(fraction), limits.clean(note, limits.ERROR_LENGTH)))
 
     def log(self, text: str) -> None:
         super().log(text)
-        self._line.send(Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
+        self._line.tell(self._call, Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
 
 
 class Terminated(SystemExit):
@@ -114,7 +130,7 @@ class Child:
             match self._line.receive():
                 case Call() as call:
                     attempts = _attempts(call, self._line)
-                    self._line.send(Begun())
+                    self._line.begin(call)
                     self._calls.put((call, attempts))
                 case Lease(index, locked_until, cancelled, lost):
                     attempts[index].locked_until = locked_until
@@ -138,7 +154,7 @@ class Child:
         if self._terminated:
             _die_of(signal.SIGTERM)
         _flush()
-        self._line.send(answer)
+        self._line.answer(answer)
 
     def _run(self, call: Call, attempts: tuple[RemoteAttempt, ...]) -> FromChild:
         running.set(attempts[0])
@@ -182,7 +198,7 @@ class Child:
 
 
 def _attempts(call: Call, line: Line) -> tuple[RemoteAttempt, ...]:
-    attempts = tuple(RemoteAttempt(claim, index, line) for index, claim in enumerate(call.claims))
+    attempts = tuple(RemoteAttempt(claim, index, call, line) for index, claim in enumerate(call.claims))
     for attempt in attempts:
         attempt.batch = attempts
     return attempts
