@@ -1,7 +1,7 @@
 """A worker in a process of its own, for tests: ``python -m tests.process.worker_main``.
 
-Reads its orders as one line of JSON, says "ready" when it works, and ends when its input does: it cannot outlive the one
-who started it. Handlers write what they do to files of their own, which the worker never reads.
+Reads its orders as one line of JSON, says "ready" when it works, and ends when its input does: it cannot outlive the
+one who started it. Handlers write what they do to files of their own, which the worker never reads.
 """
 
 import asyncio
@@ -49,7 +49,9 @@ class Diary:
     """Every start, every side effect, and every end; one record a write."""
 
     def __init__(self, orders: Orders) -> None:
-        self._steps = os.open(Path(orders.folder, f"{orders.name}.steps"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._steps = os.open(
+            Path(orders.folder, f"{orders.name}.steps"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
         self._ends = Log(Path(orders.folder, f"{orders.name}.log"))
         self._encode = msgspec.json.Encoder().encode
 
@@ -60,9 +62,7 @@ class Diary:
 
     def end(self, start: float) -> None:
         attempt = current()
-        self._ends.add(
-            Run(job=attempt.id, epoch=attempt.epoch, worker=attempt.worker, start=start, end=monotonic())
-        )
+        self._ends.add(Run(job=attempt.id, epoch=attempt.epoch, worker=attempt.worker, start=start, end=monotonic()))
 
 
 def steps(folder: Path, name: str = "*") -> list[Step]:
