@@ -327,7 +327,7 @@ async def test_weights_share_among_queues_and_none_starves(shop: Shop) -> None:
     for queue in ("a", "b", "c"):
         for _ in range(600):
             await shop.enqueue(note, queue, queue=queue)
-    await shop.drain(queues={"a": 6, "b": 3, "c": 1}, concurrency=5)
+    await shop.drain(queues={"a": 6, "b": 3, "c": 1}, concurrency=5, prefetch=20)
     shares = Counter(order[:900])
     assert 500 <= shares["a"] <= 580
     assert 230 <= shares["b"] <= 310
