@@ -4,23 +4,28 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from dibs.attempt import Attempt, current
 from dibs.job import Filter, State
 from dibs.retry import Constant
 from dibs.worker import Stats
 from tests.unit import handlers_for_processes as handlers
-from tests.unit.working import Shop, until
+from tests.unit.working import STORES, Shop, opened_shop, until
 
 HOUR = Constant(3600)
 
 
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
+@pytest_asyncio.fixture(params=STORES)
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+    async with opened_shop(request.param, tmp_path) as shop:
+        yield shop
 
 
 # --- timeouts -----------------------------------------------------------------------------------------------
@@ -338,6 +343,30 @@ async def test_a_thread_that_does_not_end_is_not_given_back(shop: Shop) -> None:
         assert flags[0].lost
     finally:
         release.set()
+
+
+async def test_a_handler_that_ignores_its_cancel_does_not_keep_the_worker(shop: Shop) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @shop.task(lease=1)
+    async def stubborn() -> None:
+        started.set()
+        try:
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(600)
+        finally:
+            ended.set()
+
+    job_id = await shop.enqueue(stubborn)
+    worker = shop.worker()
+    going = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 5)
+    worker.stop(now=True)
+    await asyncio.wait_for(going, 5)
+    assert ended.is_set()
+    assert worker.stats.lost == 1
+    assert (await shop.job(job_id)).state is State.RUNNING
 
 
 async def test_a_stop_before_the_start_counts(shop: Shop) -> None:

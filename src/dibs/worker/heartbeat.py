@@ -13,8 +13,9 @@ from typing import Any
 
 from dibs.outcome import Pulse
 from dibs.store import Store
+from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
-from dibs.worker.reports import collect
+from dibs.worker.reports import beat
 from dibs.worker.run import Run, Why
 
 VISIBLE = 10.0
@@ -55,6 +56,7 @@ class Heartbeat:
         self._close = close
         self._shown_at = -VISIBLE
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._setting_up: asyncio.Future[None] | None = None
         self._up = threading.Event()
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=f"dibs-heartbeat-{name}", daemon=True)
@@ -85,14 +87,28 @@ class Heartbeat:
             # The clock is watched while a call hangs: that is when leases run out.
             while not self._over.is_set():
                 self._give_up_expired()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), self._tick)
+                await self._wait(self._tick)
         finally:
-            beats.cancel()
-            await asyncio.gather(beats, return_exceptions=True)
-            if self._close:
-                with suppress(Exception):
-                    await asyncio.wait_for(self._store.close(), 2)
+            await end([beats])
+            await self._leave()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+
+    async def _set_up(self) -> None:
+        """Not to be cancelled: half set up, a store could not be closed."""
+        self._setting_up = asyncio.ensure_future(self._store.setup())
+        await asyncio.shield(self._setting_up)
+
+    async def _leave(self) -> None:
+        with suppress(Exception):
+            async with asyncio.timeout(3):
+                if self._setting_up is not None:
+                    await asyncio.wait([self._setting_up])
+                if self._close:
+                    await self._store.close()
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()
@@ -105,9 +121,10 @@ class Heartbeat:
         while True:
             try:
                 if not ready:
-                    await self._store.setup()
+                    await self._set_up()
                     ready = True
-                await asyncio.wait_for(self._beat(), self._lease / 2)
+                async with asyncio.timeout(self._lease / 2):
+                    await self._beat()
             except Exception as problem:
                 self._weather.failed(problem)
                 await asyncio.sleep(self._backoff.next())
@@ -130,15 +147,9 @@ class Heartbeat:
             await self._renew([], self._lease)
 
     async def _renew(self, runs: Collection[Run], lease: float) -> None:
-        mail = await collect(self._store, runs)
         asked_at = time.monotonic()
         info = self._info() if asked_at - self._shown_at >= VISIBLE else None
-        claims, span = [run.claim for run in runs], timedelta(seconds=lease)
-        if mail.reports:
-            pulses = await self._store.heartbeat(self._name, claims, span, info, reports=mail.reports)
-        else:
-            pulses = await self._store.heartbeat(self._name, claims, span, info)
-        mail.arrived()
+        pulses = await beat(self._store, self._name, runs, timedelta(seconds=lease), info)
         self._shown_at = asked_at if info is not None else self._shown_at
         for run, pulse in zip(runs, pulses, strict=True):
             self._learn(run, pulse, asked_at, lease)

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
+from functools import partial
 from time import monotonic
 
 from dibs.attempt import running
@@ -43,9 +44,15 @@ class Runner:
         self._tells_starts = "started" in hooks
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        # What create_task does where nobody has set a factory, without its detour.
+        self._make_task: Callable[..., asyncio.Task[None]] = (
+            self._loop.create_task if self._loop.get_task_factory() else partial(asyncio.Task, loop=self._loop)
+        )
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
+        self.more_to_come = False
+        """A claim is on its way that will bring more, so batches that are not full wait for it."""
         self.closed = False
         """Start no more."""
 
@@ -73,9 +80,9 @@ class Runner:
             line.append(plan)  # stands in line for all of its jobs
         batch.append(run)
 
-    def oldest(self) -> float:
+    def oldest(self, line: deque[Run | Plan] | None = None) -> float:
         """When the claim came that is next, or now."""
-        for item in self._line:
+        for item in self._line if line is None else line:
             return self._batches[item][0].came_at if isinstance(item, Plan) else item.came_at
         return monotonic()
 
@@ -86,9 +93,11 @@ class Runner:
 
     def return_stale(self, since: float) -> None:
         """Release what waits for a slot if the next one came before that: others may have slots."""
-        if self._line and self.oldest() < since:
+        if self._line and self.oldest(self._line) < since:
             self._release(self._line)
             self.waiting = 0
+        if self._process_line and self.oldest(self._process_line) < since:
+            self._release(self._process_line)
 
     def give_back(self) -> None:
         """Start no more, and release everything that has not started."""
@@ -116,14 +125,14 @@ class Runner:
     # --- starting -------------------------------------------------------------------------------------------
 
     def _start_some(self) -> None:
-        now = monotonic()
+        now, unfilled = monotonic(), list[Plan]()
         while self.free and not self.closed:
             if self._process_line and self.free_processes:
                 line = self._process_line
             elif self._line:
                 line = self._line
             else:
-                return
+                break
             item = line.popleft()
             if not isinstance(item, Plan):
                 self.waiting -= line is self._line
@@ -131,8 +140,12 @@ class Runner:
                     self._start(item)
                 else:
                     self._end_unstarted(item)
+            elif self.more_to_come and len(self._batches[item]) < (item.batch or 1):
+                unfilled.append(item)
             elif runs := self._as_batch(self._next_batch(item, line), now):
                 self._start(runs[0])
+        for plan in unfilled:
+            (self._process_line if plan.in_process else self._line).append(plan)
 
     def _end_unstarted(self, run: Run) -> None:
         """Its lease was lost, or its cancel asked, while it waited."""
@@ -149,14 +162,16 @@ class Runner:
             self.free_processes -= 1
         # Started from the end of another attempt, as most are: its context must not be inherited.
         attempt = self._attempt(run) if plan.batch is None else self._attempt_batch(run)
-        run.handle = self._loop.create_task(attempt, name=run.claim.task, context=self._context.copy())
-        self._stats.started += len(run.batch)
-        if plan.batch is not None or self._tells_starts:
+        run.handle = self._make_task(attempt, name=run.claim.task, context=self._context.copy())
+        if plan.batch is None and not self._tells_starts:
+            self._stats.started += 1
+        else:
             self._tell_start(run)
 
     def _tell_start(self, first: Run) -> None:
         for run in first.batch:
             assert isinstance(run, Run)
+            self._stats.started += 1
             run.handle = first.handle
             self._hooks.fire("started", run, None)
 
@@ -219,6 +234,7 @@ class Runner:
         if timer is not None:
             timer.cancel()
         for run, outcome in zip(runs, outcomes, strict=True):
+            run.handle = None
             self._settle(run, outcome)
         self._free(first)
 

@@ -12,6 +12,7 @@ from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.worker.claiming import Claimer
+from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
 from dibs.worker.log import log
@@ -54,6 +55,7 @@ class Shift:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
+        self._up = False
         self._held: set[Run] = set()
         self._weather = Weather(settings.name)
         self._hooks = Hooks(tasks.hooks)
@@ -119,6 +121,7 @@ class Shift:
         try:
             if not await self._open():
                 return
+            self._up = True
             await self._hooks.call("startup")
             self._heartbeat.start()
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
@@ -208,7 +211,7 @@ class Shift:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
         self._runner.give_back()
         await asyncio.wait([claiming], timeout=PATIENCE)
-        claiming.cancel()  # a claim that hangs; what it took comes back when its lease expires
+        await end([claiming])  # a claim that hangs; what it took comes back when its lease expires
         self._runner.give_back()
         await self._until_none_runs(self._settings.grace.total_seconds(), self._now)
         for run in list(self._runner.going()):
@@ -236,14 +239,13 @@ class Shift:
             cut.cancel()
 
     async def _close(self, beside: list["asyncio.Task[None]"]) -> None:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await end(beside)
         if self._processes is not None:
             await self._processes.close()
         await asyncio.to_thread(self._heartbeat.stop)
         await self._hooks.close(HASTE)
-        await self._hooks.call("shutdown")
+        if self._up:
+            await self._hooks.call("shutdown")
         self._threads.close()
         if not self._shared:
             with suppress(StoreUnavailable):
