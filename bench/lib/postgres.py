@@ -172,6 +172,7 @@ class PostgresArena(Arena):
     """The newest PostgreSQL found, with fsync and full-page writes on."""
 
     name = "postgres"
+    url: str = ""
     ways = ("dibs", "limit", "textbook", "textbook-forced", "two-phase")
 
     def __init__(self) -> None:
@@ -183,8 +184,8 @@ class PostgresArena(Arena):
 
     async def start(self) -> None:
         self._server.start()
-        self.url = self._server.create_database("bench")
-        store = open_store(f"{self.url}?migrate=auto&pool=1")
+        url = self.url = self._server.create_database("bench")
+        store = open_store(f"{url}?migrate=auto&pool=1")
         await store.setup()
         await store.close()
         await _execute(self.url, text_of("sql/textbook_table.sql"))
