@@ -97,6 +97,28 @@ async def test_after_the_block_the_app_is_on_its_own_store_again(tmp_path: Path)
     await own.close()
 
 
+def test_a_url_that_is_set_in_the_block_counts_after_it(tmp_path: Path) -> None:
+    own = App("memory://")
+    task = own.task(name="task")(lambda: None)
+    with use_memory(own) as harness:
+        own.url = f"sqlite:///{tmp_path}/own.db?migrate=auto"  # a factory that configures the app, say
+        own.sync(task.enqueue())
+        harness.assert_enqueued(task)
+    assert not (tmp_path / "own.db").exists()
+    own.sync(task.enqueue())
+    assert (tmp_path / "own.db").exists()
+    own.sync(own.close())
+
+
+def test_an_app_in_memory_has_its_own_jobs_again() -> None:
+    own = App("memory://")
+    task = own.task(name="task")(lambda: None)
+    before = own.sync(task.enqueue())
+    with use_memory(own) as harness:
+        assert harness.jobs() == []
+    assert own.sync(before.job()) is not None
+
+
 def test_blocks_within_blocks_are_apart() -> None:
     with use_memory(app) as outer:
         app.sync(note.enqueue(1))
