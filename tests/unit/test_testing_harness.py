@@ -280,6 +280,21 @@ def test_in_sync_an_exception_is_raised_with_the_handlers_traceback(harness: Har
     assert failure.value.__context__ is None
 
 
+def test_in_sync_a_handler_that_takes_too_long_is_said_so(harness: Harness) -> None:
+    late = threading.Event()
+
+    @app.task(timeout=0.05, name="slow")
+    def slow() -> None:
+        late.wait(0.5)
+
+    try:
+        app.sync(slow.enqueue())
+        with pytest.raises(HandlerFailed, match=r"TimeoutError: the handler took longer than 0\.05 s"):
+            harness.sync(harness.drain())
+    finally:
+        del app.tasks.by_name["slow"]
+
+
 async def test_sync_in_a_loop_says_what_to_do(harness: Harness) -> None:
     with pytest.raises(RuntimeError, match="write await"):
         harness.sync(harness.drain())
@@ -361,6 +376,22 @@ async def test_what_an_enqueueing_handler_did_before_the_crash_is_there(harness:
     harness.assert_enqueued(note, what=1, times=2)
 
 
+async def test_a_job_of_a_batch_task_can_crash(harness: Harness) -> None:
+    handle = await several.enqueue(1)
+    await harness.crash(handle)
+    assert ran == [("batch", (1,))]
+    await several.enqueue(2)
+    harness.advance(LEASE)
+    await harness.drain()
+    assert ran[1:] == [("batch", (1, 2))]
+
+
+async def test_what_a_handler_raises_before_the_crash_dies_with_its_worker(harness: Harness) -> None:
+    handle = await third_time_lucky.enqueue(1)
+    job = await harness.crash(handle)
+    assert (job.state, job.errors, ran) == ("running", (), [("try", 1)])
+
+
 async def test_the_last_attempts_crash_fails_the_job(harness: Harness) -> None:
     handle = await signal.enqueue("retry")
     await harness.crash(handle, after="claim")
@@ -376,6 +407,7 @@ async def test_only_a_job_that_could_be_claimed_can_crash(harness: Harness) -> N
             await harness.crash(handle)
         return str(failure.value)
 
+    assert "this app has no task theirs" in await refused(await app.send("theirs"))
     assert "not due before" in await refused(await note.options(delay=60).enqueue(1))
     done = await note.enqueue(1)
     await harness.crash(done, after="claim")
