@@ -14,12 +14,16 @@ from tests.servers import PostgresAddress
 
 _BLOCK = re.compile(r"^```(python|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+# Several files of one project each: tests of their own put them together, tests/contract/test_guide.py and
+# tests/unit/test_testing_guide.py.
+_PROJECTS = ("docs/guides/writing-a-store.md", "docs/guides/testing.md")
+
 
 def _blocks(language: str) -> Iterator[object]:
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
         name = str(page.relative_to(ROOT))
-        if name == "docs/guides/writing-a-store.md":
-            continue  # several files of one project: tests/contract/test_guide.py puts them together
+        if name in _PROJECTS:
+            continue
         for number, found in enumerate(_BLOCK.finditer(page.read_text()), 1):
             if found[1] == language:
                 yield pytest.param(found[2], id=f"{name}-{number}")
