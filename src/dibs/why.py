@@ -141,7 +141,8 @@ def _running(job: Job, workers: Sequence[Worker], now: datetime) -> Iterator[_Bl
     elif job.attempts >= job.max_attempts:
         after = f"the next claim or sweep fails it, as all {job.max_attempts} attempts are used"
     yield _Block(Reason.LEASE_EXPIRED, f"the lease of {holder} expired {_when(until, now)}, {after}", until)
-    yield from _unserved(job, workers)
+    # Who only ever claimed, and let the lease go, is no sign of life.
+    yield from _unserved(job, [worker for worker in workers if worker.name != job.worker or worker.seen_at])
 
 
 def _queued(job: Job, queue: Queue | None, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:

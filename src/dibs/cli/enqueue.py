@@ -30,6 +30,7 @@ from dibs.job import Enqueued, NewJob
 @app_option(expose_value=True)
 @json_option
 def enqueue(
+    *,
     task: str,
     whole: Any,
     single: tuple[tuple[str, Any], ...],

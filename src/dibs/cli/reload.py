@@ -35,7 +35,7 @@ def reloading(command: Sequence[str], folder: Path) -> int:
     child: subprocess.Popen[bytes] | None = None
     try:
         while True:
-            before, child = files(folder), subprocess.Popen(command)
+            before, child = files(folder), subprocess.Popen(command)  # noqa: S603 - our own
             changed = _wait_for_change(folder, before)
             click.echo(f"dibs: {os.path.relpath(changed)} changed, starting again", err=True)
             _end(child)

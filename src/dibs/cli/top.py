@@ -49,7 +49,7 @@ async def _once(url: str, seconds: float, as_json: bool) -> None:
         show.emit({"snapshot": now, "rates": rates(before, now)})
     else:
         screen = show.console()
-        screen.print(picture(now, rates(before, now), show.safe_url(url), screen.width, None))
+        screen.print(picture(now, rates(before, now), show.safe_url(url), screen.width))
 
 
 async def _watch(url: str, seconds: float) -> None:
@@ -58,7 +58,10 @@ async def _watch(url: str, seconds: float) -> None:
         with _keys() as quit_asked, Live(console=screen, screen=True, auto_refresh=False) as live:
             async for now, speed, trouble in _looks(admin, seconds, quit_asked):
                 size = screen.size
-                live.update(picture(now, speed, show.safe_url(url), size.width, size.height, trouble), refresh=True)
+                live.update(
+                    picture(now, speed, show.safe_url(url), size.width, height=size.height, trouble=trouble),
+                    refresh=True,
+                )
 
 
 async def _looks(

@@ -51,7 +51,13 @@ def _ended(queue: Queue) -> int:
 
 
 def picture(
-    now: Snapshot, speed: dict[str, Rates], url: str, width: int, height: int | None, trouble: str = ""
+    now: Snapshot,
+    speed: dict[str, Rates],
+    url: str,
+    width: int,
+    *,
+    height: int | None = None,
+    trouble: str = "",
 ) -> RenderableType:
     """The whole screen; with a height, no more lines than that."""
     room = _Room(height, now)
