@@ -79,7 +79,7 @@ def _admit(job: NewJob, limits: Limits) -> Admitted:
         to_json(job.args, "args", limits),
         priority(job.priority),
         None if job.run_at is None else moment(job.run_at, "run_at"),
-        _within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
+        within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
         None if job.key is None else name(job.key, "key"),
         "{}" if job.meta == {} else _meta(job.meta, limits),
     )
@@ -133,7 +133,7 @@ def moment(value: object, what: str) -> datetime:
 
 def priority(value: object) -> int:
     """A number from -32768 to 32767."""
-    return _within(value, PRIORITIES, "priority")
+    return within(value, PRIORITIES, "priority")
 
 
 def order(value: object) -> Order:
@@ -158,7 +158,7 @@ def bulk(size: int, what: str) -> None:
 
 def limit(value: object) -> int:
     """How many to claim, list or change at once: 1 to 10,000."""
-    return _within(value, (1, BULK), "limit")
+    return within(value, (1, BULK), "limit")
 
 
 def chosen(which: Filter, *, change: bool) -> Filter:
@@ -233,7 +233,7 @@ def _check_text(value: str, what: str) -> None:
         raise Refused(f"{what} must not hold NUL characters or lone surrogates: {value[:40]!a}")
 
 
-def _within(value: object, bounds: tuple[int, int], what: str) -> int:
+def within(value: object, bounds: tuple[int, int], what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not bounds[0] <= value <= bounds[1]:
         raise Refused(f"{what} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")
     return int(value)
