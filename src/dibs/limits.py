@@ -1,21 +1,21 @@
 """What a job may hold. Every store asks here first, so bad input gets the same answer everywhere.
 
 Rules for what a *user* gives raise :class:`~dibs.errors.Refused` and nothing is stored. What a *handler* gave
-(a result, an error) must not leave its job running, so a result that cannot be stored turns into a failure
-with that reason, and an error text is cleaned.
+(a result, an error, a report) must not leave its job running, so a result that cannot be stored turns into a
+failure with that reason, and the text of an error or a report is cleaned.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from dibs.errors import Refused
-from dibs.job import Claim, Filter, NewJob, Order, Settlement
+from dibs.job import Claim, Filter, LogLine, NewJob, Order, Report, Settlement
 from dibs.outcome import Failed, Outcome, Retry, Snoozed, Succeeded
 
 NAME_LENGTH = 200
@@ -30,6 +30,9 @@ TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 ERROR_LENGTH = 2_000
 TRACEBACK_LENGTH = 20_000
 ERRORS_KEPT = 10
+NOTE_LENGTH = 200
+LINE_LENGTH = 1_000
+LINES_KEPT = 100
 
 WORKERS_KEPT = timedelta(days=1)
 LEASE_EXPIRED = "lease expired"
@@ -285,7 +288,7 @@ def _settled(item: Settlement, limits: Limits) -> Settled:
 
 
 def clean(text: object, length: int) -> str:
-    """An error text that every store can hold: what cannot be stored is replaced, what is too long is cut."""
+    """A handler's text that every store can hold: what cannot be stored is replaced, what is too long is cut."""
     try:
         text = str(text)
     except Exception as problem:  # an exception's own __str__ may be broken
@@ -317,3 +320,34 @@ def beating(
     bulk(len(claims), "claims")
     lease(span)
     return None if info is None else to_json(dict(info), "info", limits)
+
+
+def reports(said: Mapping[UUID, Report] | None, claims: Sequence[Claim]) -> dict[UUID, Report]:
+    """The reports of the jobs that these claims are for, made storable. Reports of others are left out.
+
+    What a handler said is never refused, whatever it is. The rest of a report comes from the worker: one that is
+    no ``Report``, or that has lines of no time and no attempt, is refused.
+    """
+    if not said:
+        return {}
+    return {job: _report(said[job]) for job in {claim.id for claim in claims} if job in said}
+
+
+def _report(report: Report) -> Report:
+    if not isinstance(report, Report):
+        raise Refused(f"a report must be a dibs.job.Report, not {type(report).__name__}")
+    lines = tuple(map(_line, report.log[-LINES_KEPT:]))
+    return Report(_progress(report.progress), clean(report.note, NOTE_LENGTH), lines)
+
+
+def _line(line: LogLine) -> LogLine:
+    attempt = _within(line.attempt, MAX_ATTEMPTS, "the attempt of a log line")
+    return LogLine(moment(line.at, "the time of a log line"), attempt, clean(line.text, LINE_LENGTH))
+
+
+def _progress(fraction: Any) -> float | None:
+    try:
+        number = float(fraction)
+    except Exception:  # a handler may hand over anything, also what has a broken __float__
+        return None
+    return None if isnan(number) else min(1.0, max(0.0, number))

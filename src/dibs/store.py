@@ -20,6 +20,7 @@ from dibs.job import (
     Order,
     Page,
     QueueCounts,
+    Report,
     Retention,
     Settlement,
     WorkerInfo,
@@ -86,11 +87,17 @@ class Store(Protocol):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
         """Renew the leases to now + ``lease`` and say of each claim: held, cancel asked, or lost.
 
         Never shortens a lease, never revives a job, and a lost claim changes nothing. Records that the worker
         was seen, also with no claims; ``info`` (what it serves, where it runs) replaces what was known.
+
+        ``reports``, by job: what the handlers have said. The report of a claim that is held replaces what was
+        known of its job, and ``get`` and ``find`` show it, while the job runs and after it ended, until a later
+        claim reports. Reports of jobs that no held claim of this call is for are ignored. Nothing that a handler
+        said is refused: progress is brought into 0 to 1, texts are cleaned and cut, the last hundred lines kept.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -159,7 +166,8 @@ class Store(Protocol):
     ) -> Changed:
         """Send finished jobs back to queued: due now, attempts from 0, the epoch goes on rising.
 
-        Errors are kept, the result is dropped. A job whose key is busy meanwhile stays finished, uncounted.
+        Errors and the lines of the report are kept; the result, the progress and its note are dropped. A job whose
+        key is busy meanwhile stays finished, uncounted.
         """
 
     async def reschedule(

@@ -21,6 +21,7 @@ from dibs.job import (
     Filter,
     NewJob,
     Page,
+    Report,
     Requeue,
     Settlement,
     State,
@@ -393,6 +394,31 @@ class AnybodyRenews(MemoryStore):
         return super()._beat(claim.worker, claim, now, lease)
 
 
+@caught_by(
+    "test_report::test_a_report_with_another_epoch_changes_nothing",
+    "test_report::test_a_report_by_another_worker_changes_nothing",
+    "test_report::test_a_report_that_comes_after_the_lease_changes_nothing",
+    "test_report::test_a_report_on_a_settled_claim_changes_nothing",
+    "test_report::test_a_lost_claim_does_not_keep_the_others_from_reporting",
+)
+class ReportsAreNotFenced(MemoryStore):
+    """Takes what a handler says by the id of its job alone."""
+
+    async def heartbeat(
+        self,
+        worker: str,
+        claims: Sequence[Claim],
+        lease: timedelta,
+        info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
+    ) -> list[Pulse]:
+        pulses = await super().heartbeat(worker, claims, lease, info, reports)
+        for job, report in rules.reports(reports, claims).items():
+            if job in self._jobs:
+                self._jobs[job].report = report
+        return pulses
+
+
 @caught_by("test_sweep::test_an_expired_job_goes_back_to_queued")
 class SweepLosesJobs(MemoryStore):
     async def sweep(self, limit: int = 1_000) -> int:
@@ -574,8 +600,9 @@ class InfoIsForgotten(MemoryStore):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
-        return await super().heartbeat(worker, claims, lease, info or {})
+        return await super().heartbeat(worker, claims, lease, info or {}, reports)
 
 
 @caught_by("test_wait::test_a_timeout_of_nothing_only_looks")

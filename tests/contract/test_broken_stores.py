@@ -79,6 +79,7 @@ KNOWN_BY_STORIES = (
     "AttemptsCountedAtTheEnd",
     "ReleasesAreCounted",
     "HeartbeatShortens",
+    "ReportsAreNotFenced",
     "BulkWithoutOrder",
     "KeysStayBusy",
     "RequeueStartsTheEpochOver",

@@ -88,6 +88,42 @@ def test_psql_can_take_a_job_through_its_whole_life(psql: Psql) -> None:
     assert [error["error"] for error in job["errors"]] == ["busy"]
 
 
+def test_psql_can_say_how_far_a_job_is(psql: Psql) -> None:
+    psql("select * from dibs.enqueue('a')")
+    [id_] = psql("select id from dibs.claim('default', 'p')")
+    beat = f"select dibs.heartbeat('p', array['{id_}'::uuid], array[1], reports => array['{{said}}'::jsonb])"
+    shown = f"select report from dibs.get('{id_}')"
+    assert psql(shown) == [""]
+    lines = '[{"text": "x"}, {"at": "2026-01-02 03:04Z"}]'
+    assert psql(beat.format(said=f'{{"progress": 0.5, "log": {lines}}}')) == ["{held}"]
+    [report] = _json(psql(shown))
+    assert (report["progress"], report.keys()) == (0.5, {"progress", "log"})
+    assert [(line["attempt"], line["text"]) for line in report["log"]] == [(1, "x"), (1, "")]
+    psql(beat.format(said='{"progress": 7, "note": 5, "log": [1, {"at": "infinity"}], "more": 1}'))
+    [report] = _json(psql(shown))
+    assert (report["progress"], report["note"], len(report["log"])) == (1, "5", 2)
+    for odd in ("5", "null", '"half"', "[]", '{"progress": "half", "log": {}}'):
+        assert psql(beat.format(said=odd)) == ["{held}"]
+        assert psql(shown) == ["{}"]
+
+
+async def test_what_another_language_reported_can_be_read(url: str) -> None:
+    lines = [{"text": "t" * 2_000}] * 200 + [{"at": "-infinity"}, {"at": "infinity"}, "x"]
+    said = json.dumps({"progress": 10**400, "note": "n" * 300, "log": lines})
+    async with connected(url) as sql, opened(url) as store:
+        job = NewJob(task="t")
+        await store.enqueue([job])
+        [claim] = await store.claim("default", "w", 1, LEASE)
+        beat = "select dibs.heartbeat('w', array[$1::uuid], array[1], reports => array[$2::jsonb])"
+        assert await sql.fetchval(beat, job.id, said) == ["held"]
+        assert await store.settle([claim.settled(Succeeded())]) == [Verdict.ACCEPTED]
+        found = await store.get(job.id)
+    assert found is not None
+    assert (found.report.progress, found.report.note, len(found.report.log)) == (1, "n" * 200, 100)
+    assert {len(line.text) for line in found.report.log} == {1_000, 0}
+    assert [line.at.year for line in found.report.log[-3:-1]] == [1970, 9998]
+
+
 def test_psql_can_enqueue_many_at_once_in_the_order_given(psql: Psql) -> None:
     many = '[{"task": "b", "priority": 1}, {"task": "a"}, {"task": "c", "key": "k"}, {"task": "d", "key": "k"}]'
     answers = [line.split("|") for line in psql(f"select * from dibs.enqueue_many('{many}')")]
@@ -143,7 +179,8 @@ async def test_a_late_settle_in_sql_is_lost_and_changes_nothing(url: str) -> Non
         for outcome in ("succeeded", "failed", "retry", "released"):
             late = await sql.fetchval("select dibs.settle_one($1, $2, 'w', $3, error => 'late')", id_, epoch, outcome)
             assert late == "lost"
-        assert await sql.fetchval("select dibs.heartbeat('w', array[$1::uuid], array[$2::int])", id_, epoch) == ["lost"]
+        beat = "select dibs.heartbeat('w', array[$1::uuid], array[$2::int], reports => array['{}'::jsonb])"
+        assert await sql.fetchval(beat, id_, epoch) == ["lost"]
         assert await store.get(id_) == before
 
 
@@ -221,6 +258,7 @@ async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: s
         ("claim('q', '')", "needs a worker and a lease"),
         ("claim_take('{}', '')", "needs a worker and a lease"),
         ("heartbeat('')", "needs a worker and a lease"),
+        ("heartbeat('w', reports => array['{}'::jsonb])", "a report or null for each id"),
         ("settle(array[dibs.new_id()], array[1], array['w'], array['done'])", "an outcome is one of"),
         ("settle(array[dibs.new_id()], array[1], array['w'], array['failed', 'failed'])", "arrays of one length"),
         ("settle_one(dibs.new_id(), 1, 'w', null)", "outcome must be succeeded"),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dibs.errors import ConfigurationError, SchemaError, StoreUnavailable
-from dibs.job import Filter, NewJob, Retention, State
+from dibs.job import Filter, NewJob, Report, Retention, State
 from dibs.outcome import Failed, Outcome, Pulse, Retry, Succeeded, Verdict
 from dibs.stores.redis import RedisStore
 from dibs.stores.redis.options import parse
@@ -209,7 +209,7 @@ async def test_every_key_is_in_one_slot(url: str) -> None:
         await store.enqueue([*jobs(5), *jobs(1, key="{other}"), *jobs(2, queue="{a}")])
         claims = await store.claim("default", "w", 3, LEASE)
         await store.settle([claims[0].settled(Succeeded("r")), claims[1].settled(Retry("e"))])
-        await store.heartbeat("w", claims, LEASE, {"a": 1})
+        await store.heartbeat("w", claims, LEASE, {"a": 1}, {claims[2].id: Report(0.5)})
         await store.pause("{a}")
         await store.wait(["nothing"], timedelta(0))
         keys = await ask(store, "KEYS", "*")
@@ -221,12 +221,14 @@ async def test_what_goes_leaves_no_key_behind(url: str) -> None:
     async with opened(url) as store:
         await store.enqueue([*jobs(20), *jobs(1, key="k"), *jobs(5, queue="later")])
         claims = await store.claim("default", "w", 15, timedelta(seconds=1))
+        await store.heartbeat("w", claims, LEASE, reports={c.id: Report(0.5, "half") for c in claims})
         await store.settle([c.settled(Succeeded({"r": 1})) for c in claims[:5]])
         await store.settle([c.settled(Failed("e")) for c in claims[5:10]])
         await store.delete(Filter(states=(State.QUEUED, State.RUNNING)), force=True)
         kept = timedelta(0)
         await store.prune(Retention(succeeded=kept, failed=kept, cancelled=kept))
-        assert await ask(store, "KEYS", "*") == [b"{dibs}:layout"]
+        # Workers are remembered for a day.
+        assert set(await ask(store, "KEYS", "*")) == {b"{dibs}:layout", b"{dibs}:workers"}
 
 
 async def test_a_worker_that_no_claim_can_have_is_told_that_it_lost(url: str) -> None:
@@ -256,7 +258,8 @@ async def test_with_memory_full_nothing_comes_in_and_what_runs_still_ends(server
         ends: list[Outcome] = [Succeeded("r" * 999), Retry("e"), Failed("e")]
         settlements = [claim.settled(end) for claim, end in zip(claims, ends, strict=False)]
         assert await store.settle(settlements) == [Verdict.ACCEPTED] * 3
-        assert await store.heartbeat("w", claims[3:], LEASE, {"a": 1}) == [Pulse.HELD] * 2
+        said = {claims[3].id: Report(0.5, "n" * 200)}
+        assert await store.heartbeat("w", claims[3:], LEASE, {"a": 1}, said) == [Pulse.HELD] * 2
         if way == "script":
             assert len(await store.claim("default", "w", 2, LEASE)) == 2
         else:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dibs.job import FINISHED, Claim, Filter, Job, NewJob, Order, Retention, Settlement, State
+from dibs.job import FINISHED, Claim, Filter, Job, LogLine, NewJob, Order, Report, Retention, Settlement, State
 from dibs.outcome import Cancelled, Failed, Outcome, Released, Retry, Snoozed, Succeeded
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
@@ -55,6 +55,15 @@ OUTCOMES: tuple[Outcome, ...] = (
     Snoozed(2 * SECOND),
 )
 
+REPORTS = (
+    None,
+    None,
+    Report(0.5, "half"),
+    Report(float("nan"), "\0", (LogLine(START, 1, "one"), LogLine(START + SECOND, 2, "two"))),
+    Report(2),
+    Report(),
+)
+
 VERBS = ("cancel", "cancel", "requeue", "requeue", "reschedule", "reprioritise", "delete")
 
 ACTIONS = (
@@ -80,6 +89,7 @@ queues = st.sampled_from(QUEUES)
 workers = st.sampled_from(WORKERS)
 leases = st.sampled_from(LEASES)
 outcomes = st.sampled_from(OUTCOMES)
+reports = st.sampled_from(REPORTS)
 offsets = st.sampled_from(OFFSETS)
 number = st.sampled_from((0, 0, 1, 1, 2, 3, 5, 8, 13, 21, 34))  # which of the latest
 numbers = st.lists(number, min_size=1, max_size=4)
@@ -250,7 +260,8 @@ class Agreement(RuleBasedStateMachine):
             claims = [_nth(self.claims if stale else self.held, n) for n in draw(numbers)]
             worker, lease = other if stale else claims[0].worker, draw(leases)
             info = None if known else {"lease": lease.total_seconds()}
-            self.tell("heartbeat", worker, claims, lease, info)
+            said = {one.id: report for one in claims if (report := draw(reports)) is not None}
+            self.tell("heartbeat", worker, claims, lease, info, said)
 
     def settle(self, draw: Draw) -> None:
         """Some of what is held; sometimes the call is sent twice."""

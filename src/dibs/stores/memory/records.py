@@ -8,7 +8,7 @@ import msgspec
 
 from dibs import limits as rules
 from dibs.clock import to_micros
-from dibs.job import AttemptError, Claim, Filter, Job, Order, State
+from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, Report, State
 
 _decode = msgspec.json.decode
 
@@ -37,6 +37,7 @@ class Record(msgspec.Struct):
     result: str | None = None
     errors: tuple[AttemptError, ...] = ()
     outcome: str | None = None
+    report: Report = SILENT
 
     def claimable(self, now: datetime) -> bool:
         """Queued and due, or running with an expired lease."""

@@ -27,6 +27,7 @@ from dibs.job import (
     Order,
     Page,
     QueueCounts,
+    Report,
     Reprioritise,
     Requeue,
     Reschedule,
@@ -189,13 +190,19 @@ class MemoryStore(BulkVerbs):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
         about = rules.beating(worker, claims, lease, info, self._limits)
+        said = rules.reports(reports, claims)
         with self._lock:
             now = self._clock()
             _, known = self._seen.get(worker, (now, {}))
             self._seen[worker] = (now, known if about is None else msgspec.json.decode(about))
-            return [self._beat(worker, claim, now, lease) for claim in claims]
+            pulses = [self._beat(worker, claim, now, lease) for claim in claims]
+            for claim, pulse in zip(claims, pulses, strict=True):
+                if pulse is not Pulse.LOST and claim.id in said:
+                    self._jobs[claim.id].report = said[claim.id]
+            return pulses
 
     def _beat(self, worker: str, claim: Claim, now: datetime, lease: timedelta) -> Pulse:
         record = self._jobs.get(claim.id)
@@ -364,6 +371,7 @@ class MemoryStore(BulkVerbs):
                     return False
                 record.attempts, record.cancel_asked, record.worker = 0, False, None
                 record.started_at = record.finished_at = record.result = record.outcome = None
+                record.report = Report(log=record.report.log)
                 self._put_back(record, now)
             case Reschedule(run_at):
                 record.run_at = run_at

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from dibs.job import AttemptError, Claim, Filter, Job, Order, QueueCounts, State, WorkerInfo
+from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, QueueCounts, Report, State, WorkerInfo
 
 _decode = msgspec.json.decode
 _errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
+_report = msgspec.json.Decoder(Report).decode
 
 
 def claim(row: Any, queue: str, worker: str) -> Claim:
@@ -29,6 +30,7 @@ def job(row: Any) -> Job:
     fields["args"], fields["meta"] = _decode(fields["args"]), _decode(fields["meta"])
     fields["result"] = None if fields["result"] is None else _decode(fields["result"])
     fields["errors"] = () if fields["errors"] is None else _errors(fields["errors"])
+    fields["report"] = SILENT if fields["report"] is None else _report(fields["report"])
     return Job(**fields)
 
 

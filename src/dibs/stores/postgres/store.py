@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from dibs import limits as rules
 from dibs.job import (
     Cancel,
@@ -21,6 +23,7 @@ from dibs.job import (
     Order,
     Page,
     QueueCounts,
+    Report,
     Reprioritise,
     Requeue,
     Reschedule,
@@ -45,6 +48,7 @@ _TAKE = "select * from dibs.claim_take($1, $2, $3)"
 _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
+_REPORTING = "select dibs.heartbeat($1, $2, $3, $4, $5, $6)"
 _PUTS_BACK = frozenset({"retry", "released", "snoozed"})
 _PULSES = {pulse.value: pulse for pulse in Pulse}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
@@ -178,10 +182,17 @@ class PostgresStore(BulkVerbs):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
         about = rules.beating(worker, claims, lease, info, self._limits)
+        said = rules.reports(reports, claims)
         ids, epochs = [claim.id for claim in claims], [claim.epoch for claim in claims]
-        [[pulses]] = await self._fetch(_HEARTBEAT, worker, ids, epochs, lease, about)
+        if said:
+            texts = {job: msgspec.json.encode(report).decode() for job, report in said.items()}
+            heard = [texts.get(job) for job in ids]
+            [[pulses]] = await self._fetch(_REPORTING, worker, ids, epochs, lease, about, heard)
+        else:
+            [[pulses]] = await self._fetch(_HEARTBEAT, worker, ids, epochs, lease, about)
         return [_PULSES[pulse] for pulse in pulses]
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:

@@ -15,6 +15,7 @@ from dibs.job import (
     Job,
     NewJob,
     Order,
+    Report,
     Retention,
     Settlement,
 )
@@ -128,13 +129,16 @@ class RedisStore(Looking):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
         about = rules.beating(worker, claims, lease, info, self._limits)
+        said = rules.reports(reports, claims)
         script, span = self._scripts["heartbeat"], span_micros(lease)
         pulses: list[Pulse] = []
         for at in range(0, len(claims) or 1, _STEP):
-            packed = values.held(claims[at : at + _STEP])
-            answer = await self._link.call(script, worker, span, about or "", packed)
+            part = claims[at : at + _STEP]
+            heard = values.reports(said, part) if said else b""
+            answer = await self._link.call(script, worker, span, about or "", values.held(part), heard)
             pulses += [_PULSES[letter] for letter in answer]
         return pulses
 

@@ -1,6 +1,6 @@
 """How jobs look in Redis, and back. The positions of a record stand in ``lua/prelude.lua``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from dibs.clock import from_micros, span_micros, to_micros
-from dibs.job import AttemptError, Claim, Filter, Job, State
+from dibs.job import SILENT, AttemptError, Claim, Filter, Job, LogLine, Report, State
 from dibs.limits import PRIORITIES, Admitted, Settled
 
 STATES = {
@@ -30,7 +30,10 @@ KINDS = {
 }
 
 pack = msgspec.msgpack.Encoder().encode
+_to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
+_to_head = msgspec.json.Decoder(tuple[float | None, str]).decode
+_to_lines = msgspec.json.Decoder(tuple[LogLine, ...]).decode
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -150,6 +153,17 @@ def held(claims: Sequence[Claim]) -> bytes:
     return pack(flat)
 
 
+def reports(said: Mapping[UUID, Report], claims: Sequence[Claim]) -> bytes:
+    """What ``heartbeat.lua`` takes for these claims, besides them."""
+    found = {claim.id.hex: _report(said[claim.id]) for claim in claims if claim.id in said}
+    return pack(found) if found else b""
+
+
+def _report(report: Report) -> str:
+    # As text: the server's MessagePack knows no binary values.
+    return (_to_json((report.progress, report.note)) + b"\0" + _to_json(report.log)).decode()
+
+
 def filter_of(which: Filter, states: frozenset[State], ids: Sequence[str] | None) -> bytes:
     """What ``scan.lua`` takes."""
     wanted = states if which.states is None else {state for state in states if state in which.states}
@@ -206,11 +220,12 @@ def claim_of(job: bytes, r: Record, body: bytes) -> Claim:
 
 
 def to_jobs(answers: Sequence[Any]) -> list[Job]:
-    """Jobs from what ``look.lua`` answers: five values each."""
-    return [_to_job(*answers[at : at + 5]) for at in range(0, len(answers), 5)]
+    """Jobs from what ``look.lua`` answers: six values each."""
+    return [_to_job(answers[at : at + 6]) for at in range(0, len(answers), 6)]
 
 
-def _to_job(job: bytes, record: bytes, body: bytes, result: bytes, errors: list[bytes]) -> Job:
+def _to_job(known: Sequence[Any]) -> Job:
+    job, record, body, result, errors, report = known
     r = to_record(record)
     args, meta = _body(body)
     return Job(
@@ -234,7 +249,14 @@ def _to_job(job: bytes, record: bytes, body: bytes, result: bytes, errors: list[
         errors=tuple(_attempt(_to_error(error)) for error in errors),
         key=r.key or None,
         meta=meta,
+        report=_to_report(report) if report else SILENT,
     )
+
+
+def _to_report(text: bytes) -> Report:
+    head, _, lines = text.partition(b"\0")
+    progress, note = _to_head(head) if head else (None, "")
+    return Report(progress, note, _to_lines(lines))
 
 
 def _attempt(error: _Error) -> AttemptError:

@@ -7,7 +7,7 @@ import msgspec
 
 from dibs import limits as rules
 from dibs.clock import from_micros
-from dibs.job import AttemptError, Claim, Job, State
+from dibs.job import SILENT, AttemptError, Claim, Job, Report, State
 from dibs.stores.sqlite.connect import Row
 
 _decode = msgspec.json.decode
@@ -49,6 +49,7 @@ class _Error(msgspec.Struct, array_like=True, frozen=True):
 
 
 _errors_decoder = msgspec.json.Decoder(list[_Error])
+_report_decoder = msgspec.json.Decoder(Report)
 
 
 def blamed(attempt: Attempt, now: int, error: str, traceback: str = "") -> str:
@@ -78,7 +79,7 @@ def as_job(row: Row) -> Job:
     """A row of get.sql and its like."""
     id_, queue, task, args, state, priority, run_at, created_at, attempts, max_attempts = row[:10]
     epoch, worker, locked_until, cancel_asked, started_at, finished_at, result = row[10:17]
-    errors, key, flow, step, meta = row[17:]
+    errors, key, flow, step, meta, report = row[17:]
     return Job(
         id=as_uuid(id_),
         queue=queue,
@@ -102,6 +103,7 @@ def as_job(row: Row) -> Job:
         flow=None if flow is None else as_uuid(flow),
         step=step,
         meta=_decode(meta),
+        report=SILENT if report is None else _report_decoder.decode(report),
     )
 
 

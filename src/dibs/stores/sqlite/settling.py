@@ -1,9 +1,12 @@
-"""What the owner of a claim may still write: outcomes and heartbeats. Every statement carries the fence."""
+"""What the owner of a claim may still write: outcomes, heartbeats and reports. Every statement carries the fence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import msgspec
 
 from dibs.clock import span_micros
-from dibs.job import Claim
+from dibs.job import Claim, Report
 from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.stores.sqlite import statements as sql
@@ -79,11 +82,23 @@ def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> N
 
 
 def heartbeat(
-    db: Connection, worker: str, claims: Sequence[Claim], *, lease: int, info: str | None, now: int
+    db: Connection,
+    worker: str,
+    claims: Sequence[Claim],
+    *,
+    lease: int,
+    info: str | None,
+    said: Mapping[UUID, Report],
+    now: int,
 ) -> list[Pulse]:
-    """Record that the worker was seen and renew what it still holds."""
+    """Record that the worker was seen, renew what it still holds and keep what its handlers said."""
     db.run(sql.SEEN, (worker, now, info))
-    return [_beat(db, worker, claim, lease, now) for claim in claims]
+    pulses = [_beat(db, worker, claim, lease, now) for claim in claims]
+    for claim, pulse in zip(claims, pulses, strict=True) if said else ():
+        if pulse is not Pulse.LOST and claim.id in said:
+            report = msgspec.json.encode(said[claim.id]).decode()
+            db.run(sql.REPORT, (claim.id.bytes, claim.epoch, worker, now, report))
+    return pulses
 
 
 def _beat(db: Connection, worker: str, claim: Claim, lease: int, now: int) -> Pulse:

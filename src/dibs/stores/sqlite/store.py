@@ -24,6 +24,7 @@ from dibs.job import (
     Order,
     Page,
     QueueCounts,
+    Report,
     Retention,
     Settlement,
     WorkerInfo,
@@ -180,11 +181,12 @@ class SQLiteStore(BulkVerbs):
         claims: Sequence[Claim],
         lease: timedelta,
         info: Mapping[str, Any] | None = None,
+        reports: Mapping[UUID, Report] | None = None,
     ) -> list[Pulse]:
         about = rules.beating(worker, claims, lease, info, self._limits)
-        span = span_micros(lease)
+        said, span = rules.reports(reports, claims), span_micros(lease)
         return await self._write(
-            lambda db, now: settling.heartbeat(db, worker, claims, lease=span, info=about, now=now)
+            lambda db, now: settling.heartbeat(db, worker, claims, lease=span, info=about, said=said, now=now)
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:

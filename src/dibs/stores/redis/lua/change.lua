@@ -37,6 +37,10 @@ function verbs.requeue(r, id)
   r[ATTEMPTS], r[CANCEL], r[WORKER], r[STARTED], r[FINISHED], r[OUTCOME] = 0, 0, '', 0, 0, ''
   put_back(r, id, now_text)
   gone[#gone + 1] = base .. 'r:' .. id
+  local report = call('GET', base .. 'p:' .. id)
+  if report then
+    put(base .. 'p:' .. id, sub(report, (string.find(report, '%z')))) -- the lines alone; %z is a NUL
+  end
   return 1
 end
 
@@ -57,7 +61,7 @@ function verbs.delete(r, id)
   leave(r, id)
   free_key(r, id)
   drop(base .. 'ids', id)
-  for _, part in ipairs({ 'j:', 'b:', 'r:', 'e:' }) do
+  for _, part in ipairs({ 'j:', 'b:', 'r:', 'e:', 'p:' }) do
     gone[#gone + 1] = base .. part .. id
   end
   return 1

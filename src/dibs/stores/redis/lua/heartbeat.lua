@@ -4,10 +4,12 @@
 -- ARGV[2]  lease in microseconds
 -- ARGV[3]  what the worker tells about itself, or '' to keep what it told
 -- ARGV[4]  cmsgpack list of claims: id, epoch, id, epoch...
+-- ARGV[5]  cmsgpack map of what handlers said: id to report, see p: in prelude.lua; or '' for nothing
 -- answers  a letter for each: h held, c cancel asked, l lost
 
 local worker, lease = ARGV[1], tonumber(ARGV[2])
 local claims = unpack_record(ARGV[4])
+local reports = ARGV[5] ~= '' and unpack_record(ARGV[5]) or {}
 local ids, answers = {}, {}
 for i = 1, #claims, 2 do
   ids[#ids + 1] = claims[i]
@@ -28,6 +30,9 @@ for i, id in ipairs(ids) do
     local member = lease_of(r, id)
     drop(index_key('x', r[QUEUE]), member)
     add(index_key('l', r[QUEUE]), r[LOCKED], member)
+    if reports[id] then
+      put(base .. 'p:' .. id, reports[id])
+    end
     answers[i] = r[CANCEL] == 1 and 'c' or 'h'
   else
     answers[i] = 'l'

@@ -7,6 +7,7 @@
 --   b:<id>               string  arguments, and behind a NUL the meta unless it is {}; never read here
 --   r:<id>               string  the result, unless it is null
 --   e:<id>               list    the last ten attempts that went wrong, cmsgpack arrays
+--   p:<id>               string  what the handler last said: progress and note, behind a NUL the lines; if it did
 --   ids                  zset    every id, by itself: the order of find
 --   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0
 --   t:<queue>            set     tasks that may have an o:

@@ -21,7 +21,7 @@ for _, entry in ipairs(found) do
   local id = entry[2]
   drop(entry[1], id)
   drop(base .. 'ids', id)
-  for _, part in ipairs({ 'j:', 'b:', 'r:', 'e:' }) do
+  for _, part in ipairs({ 'j:', 'b:', 'r:', 'e:', 'p:' }) do
     gone[#gone + 1] = base .. part .. id
   end
 end

@@ -3,6 +3,7 @@
 -- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
 -- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
 -- it is running and a claim has seen that its lease expired. "unmet" counts the steps that a waiting job still needs.
+-- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     queue        TEXT    NOT NULL CHECK (length(queue) BETWEEN 1 AND 200),
@@ -26,7 +27,8 @@ CREATE TABLE dibs_jobs (
     unmet        INTEGER NOT NULL DEFAULT 0,
     errors       TEXT    NOT NULL DEFAULT '[]',
     meta         TEXT    NOT NULL DEFAULT '{}',
-    args         TEXT    NOT NULL
+    args         TEXT    NOT NULL,
+    report       TEXT
 );
 
 -- The line: every claim walks it from its beginning. The task stands in it so that jobs of other tasks are
@@ -68,7 +70,8 @@ CREATE TABLE dibs_history (
     errors       TEXT    NOT NULL,
     meta         TEXT    NOT NULL,
     args         TEXT    NOT NULL,
-    result       TEXT
+    result       TEXT,
+    report       TEXT
 );
 
 -- Pruning takes the oldest of each state; counting reads this index alone.

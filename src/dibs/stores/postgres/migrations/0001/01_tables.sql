@@ -49,7 +49,8 @@ create table dibs.job (
     step text collate "C",
     args json not null,
     meta json not null,
-    errors json
+    errors json,
+    report jsonb                           -- what the handler last said; in no index, so that saying it is a HOT update
 ) with (
     -- More than half of each page is left free for the second, longer version that a claim writes of every row in it:
     -- at 50 a tenth of the claims were not HOT, at 40 all are.
@@ -95,7 +96,8 @@ create table dibs.finished (
     args json not null,
     meta json not null,
     errors json,
-    result json
+    result json,
+    report jsonb
 ) partition by range (id);
 
 -- Ids from days that nobody made a partition for.
@@ -112,11 +114,11 @@ select
     id, queue, task, args,
     case when needs > 0 then 'waiting' when locked_until is not null then 'running' else 'queued' end as state,
     priority, run_at, created_at, attempts, max_attempts, epoch, worker, locked_until, cancel_asked, started_at,
-    null::timestamptz as finished_at, null::json as result, errors, key, flow, step, meta
+    null::timestamptz as finished_at, null::json as result, errors, key, flow, step, meta, report
 from dibs.job
 union all
 select
     id, queue, task, args, state,
     priority, run_at, created_at, attempts, max_attempts, epoch, worker, null, cancel_asked, started_at,
-    finished_at, result, errors, key, flow, step, meta
+    finished_at, result, errors, key, flow, step, meta, report
 from dibs.finished;

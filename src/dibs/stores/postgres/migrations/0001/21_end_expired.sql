@@ -9,12 +9,12 @@ as $$
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, queue, task, key, flow, step, args, meta, errors
+            state, worker, queue, task, key, flow, step, args, meta, errors, report
         )
         select
             id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
             case when cancel_asked then 'cancelled' else 'failed' end, worker, queue, task, key, flow, step, args, meta,
-            dibs.with_error(errors, attempts, epoch, worker, started_at, moment, 'lease expired', '')
+            dibs.with_error(errors, attempts, epoch, worker, started_at, moment, 'lease expired', ''), report
         from gone
         returning 1
     )

@@ -46,7 +46,7 @@ begin
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result
+            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report
         )
         select
             id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
@@ -57,7 +57,7 @@ begin
                 errors, attempts, epoch, worker, started_at, moment, coalesce(error, 'no error was given'),
                 coalesce(traceback, '')
             ) end,
-            case when how = 'succeeded' then coalesce(result, 'null') end
+            case when how = 'succeeded' then coalesce(result, 'null') end, report
         from gone
         returning 1
     )

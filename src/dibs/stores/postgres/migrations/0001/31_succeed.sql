@@ -24,11 +24,12 @@ begin
     )
     insert into dibs.finished (
         id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-        state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result
+        state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report
     )
     select
         id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
-        'succeeded', worker, 'succeeded', queue, task, key, flow, step, args, meta, errors, coalesce(result, 'null')
+        'succeeded', worker, 'succeeded', queue, task, key, flow, step, args, meta, errors, coalesce(result, 'null'),
+        report
     from gone;
     get diagnostics accepted = row_count;
     if accepted = cardinality(ids) then

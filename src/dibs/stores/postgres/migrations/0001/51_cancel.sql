@@ -20,11 +20,11 @@ begin
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, queue, task, key, flow, step, args, meta, errors
+            state, worker, queue, task, key, flow, step, args, meta, errors, report
         )
         select
             id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, true,
-            'cancelled', worker, queue, task, key, flow, step, args, meta, errors
+            'cancelled', worker, queue, task, key, flow, step, args, meta, errors, report
         from gone
         returning 1
     ), asked as (

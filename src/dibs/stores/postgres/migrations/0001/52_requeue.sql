@@ -17,10 +17,12 @@ begin
     -- A job whose key is busy stays where it is; of several with one key the newest goes.
     with stored as (
         insert into dibs.job (
-            id, run_at, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors
+            id, run_at, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors,
+            report
         )
         select
-            id, moment, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors
+            id, moment, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors,
+            report - array['progress', 'note']
         from dibs.finished where finished.id = any (chunk)
         order by finished.id desc
         on conflict do nothing
