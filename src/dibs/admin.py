@@ -231,7 +231,7 @@ class Admin:
         queues = _queues(await self.store.counts(), workers)
         findings = [_served(queue, self.clock()) for queue in queues if queue.due]
         return [
-            *(findings or [ok("queues", f"{len(queues)} queues, no job is overdue")]),
+            *(findings or [ok("queues", f"{_many(len(queues), 'queue')}, no job is due")]),
             *_alive(workers),
             await self._leases(_total(queues, State.RUNNING)),
             _failed(queues),
@@ -243,9 +243,13 @@ class Admin:
             async for job in self.every(Filter(states=(State.RUNNING,)), LOOKED_AT):
                 expired += job.locked_until is not None and job.locked_until <= now
         if not expired:
-            return ok("leases", f"{running:,} running jobs, no lease has expired")
+            return ok("leases", f"{_many(running, 'running job')}, no lease has expired")
         text = f"{expired:,} of {running:,} running jobs have an expired lease"
         return warn("leases", text, "start workers for their queues: a claim takes them over (dibs workers)")
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _total(queues: Iterable[Queue], state: State) -> int:
@@ -303,28 +307,28 @@ def _queue(name: str, counted: QueueCounts | None, workers: Sequence[Worker]) ->
 def _served(queue: Queue, now: datetime) -> Finding:
     name = f"queue {queue.name}"
     if queue.paused:
-        return warn(name, f"paused, {queue.due:,} due jobs wait", f"run dibs queues resume {queue.name}")
+        return warn(name, f"paused, {_many(queue.due, 'due job')} waiting", f"run dibs queues resume {queue.name}")
     if not queue.workers:
-        text = f"no live worker serves it, {queue.due:,} due jobs wait"
+        text = f"no live worker serves it, {_many(queue.due, 'due job')} waiting"
         return fail(name, text, f"start one: dibs work APP --queues {queue.name}")
     late = None if queue.oldest_due is None else now - queue.oldest_due
     if late is not None and late > PATIENCE:
         minutes = int(late.total_seconds() // 60)
         text = f"the oldest of {queue.due:,} due jobs has waited for {minutes:,} min"
         return warn(name, text, "add workers, or raise --concurrency")
-    return ok(name, f"{queue.due:,} due jobs, {len(queue.workers)} live workers")
+    return ok(name, f"{_many(queue.due, 'due job')}, {_many(len(queue.workers), 'live worker')}")
 
 
 def _alive(workers: Sequence[Worker]) -> list[Finding]:
     live = [worker for worker in workers if worker.live]
     # Those that stopped in good order are no news: they hold nothing and said goodbye.
     gone = [worker for worker in workers if not worker.live and not worker.info.get("stopped_at")]
-    findings = [ok("workers", f"{len(live)} live workers")] if live else []
+    findings = [ok("workers", _many(len(live), "live worker"))] if live else []
     if not live:
         findings.append(warn("workers", "no live worker", "start one: dibs work APP"))
     for worker in gone[:10]:
         since = "ever" if worker.seen_at is None else f"since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
-        text = f"not seen {since}, holds {worker.running:,} jobs"
+        text = f"not seen {since}, holds {_many(worker.running, 'job')}"
         findings.append(warn(f"worker {worker.name}", text, "see why it ended; a worker is forgotten after a day"))
     return findings
 
@@ -333,4 +337,4 @@ def _failed(queues: Iterable[Queue]) -> Finding:
     count = _total(queues, State.FAILED)
     if not count:
         return ok("failures", "no failed jobs")
-    return warn("failures", f"{count:,} failed jobs", "look at them: dibs jobs list --state failed")
+    return warn("failures", _many(count, "failed job"), "look at them: dibs jobs list --state failed")

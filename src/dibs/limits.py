@@ -341,7 +341,7 @@ def _report(report: Report) -> Report:
 
 
 def _line(line: LogLine) -> LogLine:
-    attempt = _within(line.attempt, MAX_ATTEMPTS, "the attempt of a log line")
+    attempt = within(line.attempt, MAX_ATTEMPTS, "the attempt of a log line")
     return LogLine(moment(line.at, "the time of a log line"), attempt, clean(line.text, LINE_LENGTH))
 
 

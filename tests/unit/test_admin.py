@@ -210,5 +210,5 @@ async def test_expired_leases_silent_workers_and_failures_are_warnings(
     found = await health(admin)
     assert found["leases"].level is Level.WARN
     assert found["worker w"].level is Level.WARN
-    assert "holds 1 jobs" in found["worker w"].text
-    assert found["failures"].text == "1 failed jobs"
+    assert "holds 1 job" in found["worker w"].text
+    assert found["failures"].text == "1 failed job"

@@ -63,8 +63,8 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@_changing
 @click.option("--force", is_flag=True, help="End running jobs at once; their workers are fenced out.")
+@_changing
 def cancel(force: bool, **given: Any) -> None:
     """End unfinished jobs. Running ones are asked, and stop at the next heartbeat.
 
@@ -90,9 +90,9 @@ def requeue(**given: Any) -> None:
 
 
 @click.command()
-@_changing
 @click.option("--run-at", type=kinds.Moment(ahead=True), metavar="WHEN", help="+10m, now, 2030-01-31T14:30Z.")
 @click.option("--delay", type=kinds.Span(), metavar="SPAN", help="So long from now: 90s, 5m, 1h30m, 2d.")
+@_changing
 def reschedule(run_at: datetime | None, delay: timedelta | None, **given: Any) -> None:
     """Set when jobs that have not started are due. A time without a zone is this machine's local time.
 
@@ -108,8 +108,8 @@ def reschedule(run_at: datetime | None, delay: timedelta | None, **given: Any) -
 
 
 @click.command()
-@_changing
 @click.option("--priority", required=True, type=click.IntRange(-32768, 32767), help="Smaller runs first.")
+@_changing
 def reprioritise(priority: int, **given: Any) -> None:
     """Set the priority of jobs that have not started. Smaller runs first.
 
@@ -120,8 +120,8 @@ def reprioritise(priority: int, **given: Any) -> None:
 
 
 @click.command()
-@_changing
 @click.option("--force", is_flag=True, help="Running jobs too; their workers are fenced out.")
+@_changing
 def delete(force: bool, **given: Any) -> None:
     """Remove jobs without a trace. Running ones only with --force.
 

@@ -53,7 +53,7 @@ async def _look(url: str) -> list[Finding]:
 
 def _print(shown: list[Finding], url: str, worst: Level, findings: list[Finding]) -> None:
     screen = show.console()
-    screen.print(Text(f"store  {show.safe_url(url)}\n", style="bright_black"))
+    show.put(screen, Text(f"store  {show.safe_url(url)}\n", style="bright_black"))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=screen.width > 60, overflow="fold")
@@ -63,9 +63,9 @@ def _print(shown: list[Finding], url: str, worst: Level, findings: list[Finding]
         if finding.fix:
             text.append(f"\n→ {show.one_line(finding.fix)}", style="bold")
         table.add_row(Text(finding.level, style=LOOKS[finding.level]), show.one_line(finding.check), text)
-    screen.print(table)
+    show.put(screen, table)
     if worst is Level.OK:
-        screen.print(Text("\nAll is well.", style="green"))
+        show.put(screen, Text("\nAll is well.", style="green"))
         return
     count = {level: sum(finding.level is level for finding in findings) for level in Level}
-    screen.print(Text(f"\n{count[Level.FAIL]} to fix, {show.plural(count[Level.WARN], 'warning')}."))
+    show.put(screen, Text(f"\n{count[Level.FAIL]} to fix, {show.plural(count[Level.WARN], 'warning')}."))

@@ -22,7 +22,7 @@ def print_job(job: Job, reason: Explanation, now: datetime) -> None:
     facts.add_column(overflow="fold")
     for name, value in _facts(job, now):
         facts.add_row(name, value)
-    screen.print(facts)
+    show.put(screen, facts)
     _text(screen, "arguments", _pretty(job.args))
     if job.meta:
         _text(screen, "meta", _pretty(job.meta))
@@ -76,19 +76,19 @@ def _errors(screen: Console, job: Job) -> None:
         took = show.span(error.ended_at - error.started_at)
         _head(screen, f"attempt {error.attempt}")
         about = f"{show.utc(error.started_at)}, {took}, on {show.one_line(error.worker)} (epoch {error.epoch})"
-        screen.print(Padding(Text(about, style="bright_black"), (0, 0, 0, 2)))
-        screen.print(Padding(Text(show.printable(error.error), style="red"), (0, 0, 0, 2)))
+        show.put(screen, Padding(Text(about, style="bright_black"), (0, 0, 0, 2), expand=False))
+        show.put(screen, Padding(Text(show.printable(error.error), style="red"), (0, 0, 0, 2), expand=False))
         if error.traceback:
-            screen.print(Padding(Text(show.printable(error.traceback.rstrip())), (0, 0, 0, 2)))
+            show.put(screen, Padding(Text(show.printable(error.traceback.rstrip())), (0, 0, 0, 2), expand=False))
 
 
 def _head(screen: Console, title: str) -> None:
-    screen.print(Text(f"\n{title}", style="bold"))
+    show.put(screen, Text(f"\n{title}", style="bold"))
 
 
 def _text(screen: Console, title: str, text: str) -> None:
     _head(screen, title)
-    screen.print(Padding(Text(text), (0, 0, 0, 2)))
+    show.put(screen, Padding(Text(text), (0, 0, 0, 2), expand=False))
 
 
 def _pretty(value: object) -> str:

@@ -15,8 +15,8 @@ from dibs.cli.options import administering, chosen, complete_job, filter_options
 from dibs.clock import system_clock
 from dibs.job import Filter, Job, State
 
-NARROW = 100
-"""Below this many columns a job takes two lines: its id alone takes 36."""
+NARROW = 76
+"""Below so many columns a job takes two lines: its id alone takes 36."""
 
 
 @click.group()
@@ -84,17 +84,11 @@ def _print(found: list[Job]) -> None:
             about = f"  {show.one_line(job.task)} in {show.one_line(job.queue)}, {_tries(job)}, {_when(job, now)}"
             screen.print(Text(about), style="bright_black", no_wrap=True, overflow="ellipsis")
         return
-    table = show.table("JOB", "STATE", "QUEUE…", "TASK…", "TRIES", "WHEN…", right=("TRIES",))
+    table = show.Grid("JOB", "STATE", "TASK…", "WHEN", "QUEUE…?", ">TRIES?")
     for job in found:
-        table.add_row(
-            str(job.id),
-            show.label(job, now),
-            show.one_line(job.queue),
-            show.one_line(job.task),
-            f"{job.attempts}/{job.max_attempts}",
-            _when(job, now),
-        )
-    screen.print(table)
+        tries = f"{job.attempts}/{job.max_attempts}"
+        table.row(str(job.id), show.label(job, now), job.task, _when(job, now), job.queue, tries)
+    show.put(screen, table.fit(screen.width))
 
 
 def _tries(job: Job) -> str:

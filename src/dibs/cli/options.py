@@ -10,10 +10,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from dibs.admin import Admin
+from dibs.app import DEFAULT_URL
 from dibs.cli import kinds
 from dibs.errors import ConfigurationError
 from dibs.job import Filter, State
-from dibs.stores import DEFAULT_URL, open_store, scheme_of
+from dibs.stores import open_store, scheme_of
 from dibs.stores.schema import open_schema
 
 T = TypeVar("T")
@@ -100,7 +101,13 @@ def filter_options(command: F) -> F:
     """The options that choose jobs; the command gets them as keywords for ``chosen``."""
     for option in reversed(
         (
-            click.option("--state", "states", type=click.Choice(list(State)), multiple=True, help="In this state."),
+            click.option(
+                "--state",
+                "states",
+                type=click.Choice([state.value for state in State]),
+                multiple=True,
+                help="In this state.",
+            ),
             click.option("--queue", "queues", multiple=True, shell_complete=complete_queue, help="In this queue."),
             click.option("--task", "tasks", multiple=True, shell_complete=complete_task, help="Of this task."),
             click.option("--key", "keys", multiple=True, help="With this key."),

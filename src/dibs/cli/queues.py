@@ -53,10 +53,9 @@ async def _look(url: str) -> list[Queue]:
 
 def _print(found: list[Queue]) -> None:
     now, screen = system_clock(), show.console()
-    heads = ("DUE", "SCHED", "RUN", "DONE", "FAIL", "WORKERS")
-    table = show.table("QUEUE…", *heads, "OLDEST DUE", "", right=heads)
+    table = show.Grid("QUEUE…", ">DUE", ">SCHED?", ">RUN", ">DONE?", ">FAIL", ">WORKERS", "OLDEST", "")
     for queue in found:
-        table.add_row(
+        table.row(
             show.one_line(queue.name),
             f"{queue.due:,}",
             f"{queue.scheduled + queue.states[State.WAITING]:,}",
@@ -64,10 +63,10 @@ def _print(found: list[Queue]) -> None:
             f"{queue.states[State.SUCCEEDED]:,}",
             Text(f"{queue.states[State.FAILED]:,}", style="red" if queue.states[State.FAILED] else ""),
             Text(str(len(queue.workers)), style="red" if queue.due and not queue.workers else ""),
-            show.ago(queue.oldest_due, now),
+            "–" if queue.oldest_due is None else show.span(now - queue.oldest_due),
             marks(queue),
         )
-    screen.print(table)
+    show.put(screen, table.fit(screen.width))
 
 
 def marks(queue: Queue) -> Text:
@@ -105,10 +104,10 @@ def resume(names: tuple[str, ...], url: str, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-@click.argument("order", type=click.Choice(list(Order)))
+@click.argument("order", type=click.Choice([order.value for order in Order]))
 @store_options
 @json_option
-def order(name: str, order: Order, url: str, as_json: bool) -> None:
+def order(name: str, order: str, url: str, as_json: bool) -> None:
     """Hand out the oldest (fifo) or the newest (lifo) of jobs of equal priority first.
 
     \b

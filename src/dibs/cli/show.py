@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from os import environ
 from typing import Any
@@ -10,7 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 import msgspec
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +26,8 @@ COLOURS = {
 }
 WIDE = 500
 """What is printed into a file or a pipe is not cut to anybody's window."""
+DECENT, SHORTEST = 12, 6
+"""What is cut keeps so many characters while another column can be left out instead, and at least so many."""
 
 # Escape sequences in an error or an argument could repaint the screen of whoever looks at it.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -109,21 +111,73 @@ def label(job: Job, now: datetime) -> Text:
     return Text(word, style=COLOURS[job.state])
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without lines, with headings. Columns that end in ``…`` are the ones to cut when room is short."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        cut = name.endswith("…")
-        shown = name.rstrip("…")
-        made.add_column(
-            shown,
-            justify="right" if shown in right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=None,
-            min_width=6 if cut else len(shown),
-        )
-    return made
+class Column(msgspec.Struct, frozen=True):
+    """``NAME`` is never cut, ``NAME…`` is when room is short, ``NAME?`` is left out then; ``>NAME`` has numbers."""
+
+    name: str
+    cut: bool
+    optional: bool
+    right: bool
+
+    @classmethod
+    def read(cls, text: str) -> "Column":
+        name = text.strip("…?>")
+        return cls(name, "…" in text, text.endswith("?"), text.startswith(">"))
+
+
+class Grid:
+    """A table without lines that fits itself into the window. See ``Column`` for how columns are named."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = [Column.read(text) for text in columns]
+        self.rows: list[tuple[Text, ...]] = []
+
+    def row(self, *cells: str | Text) -> None:
+        """Add a row; text is taken as it is, so nobody's name is read as markup."""
+        self.rows.append(tuple(cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in cells))
+
+    def fit(self, width: int) -> Table:
+        """The table in that many columns."""
+        widths = self._widths(width)
+        made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for at, most in widths.items():
+            column = self.columns[at]
+            justify: JustifyMethod = "right" if column.right else "left"
+            made.add_column(
+                column.name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=most, max_width=most
+            )
+        for row in self.rows:
+            made.add_row(*(row[at] for at in widths))
+        return made
+
+    def _widths(self, width: int) -> dict[int, int]:
+        """How wide each column is that is shown: optional ones go first, from the right, then long ones are cut."""
+        widths = {
+            at: max([cell_len(column.name), *(cell_len(str(row[at])) for row in self.rows)])
+            for at, column in enumerate(self.columns)
+        }
+        for at in reversed(list(widths)):
+            least = sum(min(most, DECENT) if self.columns[at].cut else most for at, most in widths.items())
+            if least + 2 * (len(widths) - 1) > width and self.columns[at].optional:
+                del widths[at]
+        excess = sum(widths.values()) + 2 * (len(widths) - 1) - width
+        while excess > 0:
+            room = [(most, at) for at, most in widths.items() if self.columns[at].cut and most > SHORTEST]
+            if not room:
+                break
+            widths[max(room)[1]] -= 1
+            excess -= 1
+        return widths
+
+
+def put(screen: Console, what: RenderableType) -> None:
+    """Print; into a file or a pipe without the spaces that only fill a window."""
+    if screen.is_terminal:
+        screen.print(what)
+        return
+    with screen.capture() as taken:
+        screen.print(what)
+    click.echo("\n".join(line.rstrip() for line in taken.get().rstrip("\n").split("\n")), err=screen.stderr)
 
 
 def plural(count: int, thing: str = "job") -> str:

@@ -49,7 +49,7 @@ async def _once(url: str, seconds: float, as_json: bool) -> None:
         show.emit({"snapshot": now, "rates": rates(before, now)})
     else:
         screen = show.console()
-        screen.print(picture(now, rates(before, now), show.safe_url(url), screen.width))
+        show.put(screen, picture(now, rates(before, now), show.safe_url(url), screen.width))
 
 
 async def _watch(url: str, seconds: float) -> None:
@@ -57,11 +57,9 @@ async def _watch(url: str, seconds: float) -> None:
     async with administering(url) as admin:
         with _keys() as quit_asked, Live(console=screen, screen=True, auto_refresh=False) as live:
             async for now, speed, trouble in _looks(admin, seconds, quit_asked):
-                size = screen.size
-                live.update(
-                    picture(now, speed, show.safe_url(url), size.width, height=size.height, trouble=trouble),
-                    refresh=True,
-                )
+                width, height = screen.size
+                seen = picture(now, speed, show.safe_url(url), width, height=height, trouble=trouble)
+                live.update(seen, refresh=True)
 
 
 async def _looks(

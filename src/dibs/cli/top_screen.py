@@ -14,8 +14,6 @@ from dibs.cli.queues import marks
 from dibs.cli.workers import capacity, liveness
 from dibs.job import FINISHED, Job, State
 
-MEDIUM = 72
-"""Below this width less important columns are left out."""
 FIXED = 12
 """Lines that headings, totals and gaps take."""
 
@@ -61,14 +59,13 @@ def picture(
 ) -> RenderableType:
     """The whole screen; with a height, no more lines than that."""
     room = _Room(height, now)
-    wide = width >= MEDIUM
     head = Text(no_wrap=True, overflow="ellipsis")
     head.append("dibs top", style="bold").append(f"  {url}  {now.at.astimezone(UTC):%H:%M:%S} UTC")
     parts: list[RenderableType] = [head, _totals(now, speed)]
     if trouble:
         parts.append(Text(show.one_line(trouble), style="bold red"))
-    parts += [Text(), _queues(now, speed, wide, room.queues)]
-    parts += [Text(), _workers(now, wide, room.workers)]
+    parts += [Text(), _queues(now, speed, width, room.queues)]
+    parts += [Text(), _workers(now, width, room.workers)]
     parts += [Text(), _jobs("running longest", now.running[: room.running], now.at, width)]
     parts += [Text(), _jobs("failed last", now.failures[: room.failures], now.at, width)]
     return Group(*parts)
@@ -105,35 +102,34 @@ def per_second(rate: float) -> str:
     return f"{rate:,.1f}/s" if 0 < rate < 10 else f"{rate:,.0f}/s"
 
 
-def _queues(now: Snapshot, speed: dict[str, Rates], wide: bool, rows: int) -> Table:
-    numbers = ("DUE", "RUN", "FAIL", "IN", "OUT", "WORKERS") if wide else ("DUE", "RUN", "OUT")
-    table = show.table("QUEUE…", *numbers, "OLDEST", "", right=numbers)
+def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> Table:
+    table = show.Grid("QUEUE…", ">DUE", ">RUN", ">FAIL?", ">IN?", ">OUT", ">WORKERS?", "OLDEST", "")
     busiest = sorted(now.queues, key=lambda queue: (-queue.due, -queue.states[State.RUNNING], queue.name))
     for queue in busiest[:rows]:
         rate = speed.get(queue.name)
         failed = queue.states[State.FAILED]
-        cells: dict[str, RenderableType] = {
-            "DUE": f"{queue.due:,}",
-            "RUN": f"{queue.states[State.RUNNING]:,}",
-            "FAIL": Text(f"{failed:,}", style="red" if failed else ""),
-            "IN": "–" if rate is None else per_second(rate.enqueued),
-            "OUT": "–" if rate is None else per_second(rate.finished),
-            "WORKERS": Text(str(len(queue.workers)), style="red" if queue.due and not queue.workers else ""),
-        }
-        oldest = "–" if queue.oldest_due is None else show.span(now.at - queue.oldest_due)
-        table.add_row(show.one_line(queue.name), *(cells[name] for name in numbers), oldest, marks(queue))
-    return table
+        table.row(
+            queue.name,
+            f"{queue.due:,}",
+            f"{queue.states[State.RUNNING]:,}",
+            Text(f"{failed:,}", style="red" if failed else ""),
+            "–" if rate is None else per_second(rate.enqueued),
+            "–" if rate is None else per_second(rate.finished),
+            Text(str(len(queue.workers)), style="red" if queue.due and not queue.workers else ""),
+            "–" if queue.oldest_due is None else show.span(now.at - queue.oldest_due),
+            marks(queue),
+        )
+    return table.fit(width)
 
 
-def _workers(now: Snapshot, wide: bool, rows: int) -> RenderableType:
+def _workers(now: Snapshot, width: int, rows: int) -> RenderableType:
     if not now.workers:
         return Text("no workers", style="bright_black")
-    table = show.table("WORKER…", "STATE", "RUNS", "SEEN", *(["QUEUES…"] if wide else []), right=("RUNS",))
+    table = show.Grid("WORKER…", "STATE", ">RUNS", "SEEN", "QUEUES…?")
     for worker in sorted(now.workers, key=_importance)[:rows]:
-        served = [show.one_line(",".join(worker.queues or ("?",)))] if wide else []
-        seen = show.ago(worker.seen_at, now.at)
-        table.add_row(show.one_line(worker.name), liveness(worker), capacity(worker), seen, *served)
-    return table
+        seen, served = show.ago(worker.seen_at, now.at), ",".join(worker.queues or ("?",))
+        table.row(worker.name, liveness(worker), capacity(worker), seen, served)
+    return table.fit(width)
 
 
 def _importance(worker: Worker) -> tuple[bool, int, str]:
@@ -143,13 +139,11 @@ def _importance(worker: Worker) -> tuple[bool, int, str]:
 def _jobs(title: str, jobs: Sequence[Job], at: datetime, width: int) -> RenderableType:
     if not jobs:
         return Text(f"{title}: none", style="bright_black")
-    table = show.table(title.upper(), "TASK…", "QUEUE…", *(["ABOUT…"] if width >= MEDIUM else []))
+    table = show.Grid(title.upper(), "TASK…", "QUEUE…?", "ABOUT…")
     for job in jobs:
         since = job.finished_at or job.started_at or job.created_at
-        about = [_about(job)] if width >= MEDIUM else []
-        name = f"{show.span(at - since)}{' ago' if job.finished_at else ''}"
-        table.add_row(name, show.one_line(job.task), show.one_line(job.queue), *about)
-    return table
+        table.row(f"{show.span(at - since)}{' ago' if job.finished_at else ''}", job.task, job.queue, _about(job))
+    return table.fit(width)
 
 
 def _about(job: Job) -> str:

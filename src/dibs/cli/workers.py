@@ -40,10 +40,10 @@ async def _list(url: str) -> list[Worker]:
 
 def _print(found: list[Worker]) -> None:
     now, screen = system_clock(), show.console()
-    table = show.table("WORKER…", "STATE", "SEEN", "RUNS", "QUEUES…", "TASKS", "HOST…", right=("RUNS", "TASKS"))
+    table = show.Grid("WORKER…", "STATE", "SEEN", ">RUNS", "QUEUES…", ">TASKS?", "HOST…?")
     for worker in found:
         host = worker.info.get("host")
-        table.add_row(
+        table.row(
             show.one_line(worker.name),
             liveness(worker),
             show.ago(worker.seen_at, now),
@@ -52,7 +52,7 @@ def _print(found: list[Worker]) -> None:
             "?" if worker.tasks is None else str(len(worker.tasks)),
             "–" if host is None else show.one_line(f"{host}:{worker.info.get('pid', '?')}"),
         )
-    screen.print(table)
+    show.put(screen, table.fit(screen.width))
 
 
 def liveness(worker: Worker) -> Text:

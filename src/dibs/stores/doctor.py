@@ -11,8 +11,8 @@ from importlib import import_module
 
 import msgspec
 
-from dibs.errors import ConfigurationError, DibsError, StoreUnavailable
-from dibs.stores import KINDS, import_kind, scheme_of
+from dibs.errors import DibsError, StoreUnavailable
+from dibs.stores import import_kind, kind_of, scheme_of
 
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_FAILURE = timedelta(seconds=30)
@@ -52,13 +52,9 @@ def fail(check: str, text: str, fix: str) -> Finding:
 
 async def examine(url: str) -> list[Finding]:
     """Look at the store behind a URL. Never raises for what it finds: that a store is out of reach is a finding."""
-    scheme = scheme_of(url)
-    kind = KINDS.get(scheme)
     try:
-        if kind is None:
-            known = ", ".join(f"{each}://" for each in KINDS)
-            raise ConfigurationError(f"no store is called {scheme or 'nothing'!r}: use one of {known}")
-        import_kind(kind, scheme)
+        kind = kind_of(url)
+        import_kind(kind, scheme_of(url))
         look: Callable[[str], Awaitable[list[Finding]]] = import_module(f"{kind.module}.doctor").examine
         return await look(url)
     except StoreUnavailable as problem:
