@@ -20,7 +20,7 @@ from dibs.errors import ConfigurationError, Refused, UnexpectedResult
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNBOUNDED = limits.Limits(max_bytes=sys.maxsize)  # how long arguments may be is for the store to say
-_NATIVE = shapes.AnyType | shapes.NoneType | shapes.BoolType | shapes.IntType | shapes.FloatType | shapes.StrType
+_NATIVE = shapes.NoneType | shapes.BoolType | shapes.IntType | shapes.FloatType | shapes.StrType
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -46,6 +46,7 @@ class Signature:
         self._required = frozenset(self.names) - self.defaults.keys() - {self._rest, self._extra}
         self._simple = len(self._positional) == len(given)
         self._form, self._plain = _form(task, given)
+        self._records = {each.name: _records(each.annotation) for each in given}
         self._result, self._result_plain = _carried(task, "the result", result)
 
     @classmethod
@@ -88,7 +89,21 @@ class Signature:
         return stored
 
     def _packed(self, name: str, value: Any) -> Any:
+        records = self._records[name]
+        if records and _is_record(type(value)) and not isinstance(value, records):
+            # As JSON it might look like what is wanted.
+            wanted = " or ".join(each.__qualname__ for each in records)
+            raise Refused(f"{self.task}: {name}: expected {wanted}, got {type(value).__qualname__}")
         return _as_json(value, f"{self.task}: {name}", plain=name in self._plain)
+
+    def blame(self, stored: Mapping[str, Any], problem: Refused) -> Refused:
+        """What a store said against these arguments, with the name of the one that it meant."""
+        for name, value in stored.items():
+            try:
+                limits.to_json(value, f"{self.task}: {name}", _UNBOUNDED)
+            except Refused as found:
+                return found
+        return Refused(f"{self.task}: {problem}")
 
     def pack_result(self, value: Any) -> Any:
         """What the function returned, as it is stored; Refused if it cannot be."""
@@ -100,7 +115,7 @@ class Signature:
 
     def unpack(self, stored: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with; Refused if what is stored does not fit it (any more)."""
-        form = self._convert(stored)
+        form = self._convert(stored, "the stored arguments do not fit it: ")
         if self._simple:
             return msgspec.structs.astuple(form), {}
         args = [getattr(form, name) for name in self._positional]
@@ -118,11 +133,11 @@ class Signature:
         except msgspec.ValidationError as problem:
             raise UnexpectedResult(f"the result of {self.task} is not what its annotation says: {problem}") from None
 
-    def _convert(self, stored: Any) -> msgspec.Struct:
+    def _convert(self, stored: Any, where: str = "") -> msgspec.Struct:
         try:
             return msgspec.convert(stored, self._form, str_keys=True, dec_hook=_decode)
         except msgspec.ValidationError as problem:
-            raise Refused(f"{self.task}: {_in_words(problem)}") from None
+            raise Refused(f"{self.task}: {where}{_in_words(problem)}") from None
 
 
 def _in_words(problem: msgspec.ValidationError) -> str:
@@ -214,7 +229,7 @@ def _field(parameter: inspect.Parameter) -> Any:
 
 def _carried(task: str, what: str, annotation: Any) -> tuple[Any, bool]:
     """The type, checked, and whether it is plain JSON: then only JSON is let in, since nothing would rebuild it."""
-    if annotation in (Never, NoReturn, object, inspect.Parameter.empty):
+    if annotation in (Never, NoReturn):
         annotation = Any
     try:
         msgspec.json.Decoder(annotation)
@@ -243,10 +258,26 @@ def _customs(shape: Any, seen: set[int]) -> Iterator[type]:
             yield from _customs(getattr(shape, name), seen)
 
 
+def _records(annotation: Any) -> tuple[type, ...]:
+    """The classes that a parameter takes, if nothing but classes with fields will do."""
+    kinds = [each for each in _alternatives(annotation) if each is not type(None)]
+    return tuple(kinds) if all(map(_is_record, kinds)) else ()
+
+
+def _is_record(kind: Any) -> bool:
+    """A class that is stored as an object of its fields: a dataclass, msgspec.Struct, pydantic model or attrs class."""
+    marks = ("__dataclass_fields__", "__struct_fields__", "model_fields", "__attrs_attrs__")
+    return inspect.isclass(kind) and any(hasattr(kind, mark) for mark in marks)
+
+
 def _is_plain(shape: shapes.Type) -> bool:
     """Whether a type says "any JSON" somewhere, and nothing but JSON elsewhere."""
     parts = list(_parts(shape))
-    return all(isinstance(each, _NATIVE) for each in parts) and any(isinstance(each, shapes.AnyType) for each in parts)
+    return any(map(_is_any, parts)) and all(isinstance(each, _NATIVE) or _is_any(each) for each in parts)
+
+
+def _is_any(shape: shapes.Type) -> bool:
+    return isinstance(shape, shapes.AnyType) or (isinstance(shape, shapes.CustomType) and shape.cls is object)
 
 
 def _parts(shape: shapes.Type) -> Iterator[shapes.Type]:
@@ -276,7 +307,11 @@ def _as_json(value: Any, what: str, *, plain: bool) -> Any:
 
 
 def _has_hook(custom: type) -> bool:
-    return hasattr(custom, "model_validate") or (inspect.isclass(custom) and issubclass(custom, PurePath))
+    return (
+        custom is object
+        or hasattr(custom, "model_validate")
+        or (inspect.isclass(custom) and issubclass(custom, PurePath))
+    )
 
 
 def _encode(value: Any) -> Any:
@@ -292,6 +327,8 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(wanted: Any, value: Any) -> Any:
+    if wanted is object:
+        return value
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
     return wanted(value)

@@ -137,7 +137,7 @@ class Task(Generic[P, R]):
         try:
             [sent] = await store.enqueue([job])
         except Refused as problem:
-            raise Refused(f"{self.name}: {problem}") from None
+            raise self.signature.blame(job.args, problem) from None
         return Handle(sent.id, sent.created, self._store, self.signature.unpack_result)
 
     def handle(self, id: UUID) -> Handle[R]:
