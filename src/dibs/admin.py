@@ -33,8 +33,8 @@ from dibs.job import (
 from dibs.store import CHUNK, Store
 from dibs.stores.doctor import Finding, fail, ok, warn
 
-LIVE = timedelta(seconds=60)
-"""A worker that does not say how often it beats is gone after this long without a heartbeat."""
+LIVE = timedelta(seconds=35)
+"""A worker shows itself every ten seconds: one that missed three of them is gone."""
 PATIENCE = timedelta(minutes=5)
 """A queue whose oldest due job has waited longer than this is falling behind."""
 LOOKED_AT = 5_000
@@ -320,16 +320,17 @@ def _served(queue: Queue, now: datetime) -> Finding:
 
 
 def _alive(workers: Sequence[Worker]) -> list[Finding]:
-    live = [worker for worker in workers if worker.live]
-    # Those that stopped in good order are no news: they hold nothing and said goodbye.
-    gone = [worker for worker in workers if not worker.live and not worker.info.get("stopped_at")]
-    findings = [ok("workers", _many(len(live), "live worker"))] if live else []
-    if not live:
-        findings.append(warn("workers", "no live worker", "start one: dibs work APP"))
-    for worker in gone[:10]:
+    live = sum(worker.live for worker in workers)
+    # One that ended and holds nothing is no news; one that holds jobs did not end in good order.
+    lost = [worker for worker in workers if not worker.live and worker.running]
+    if live:
+        findings = [ok("workers", _many(live, "live worker"))]
+    else:
+        findings = [warn("workers", "no live worker", "start one: dibs work APP")]
+    for worker in lost[:10]:
         since = "ever" if worker.seen_at is None else f"since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
         text = f"not seen {since}, holds {_many(worker.running, 'job')}"
-        findings.append(warn(f"worker {worker.name}", text, "see why it ended; a worker is forgotten after a day"))
+        findings.append(warn(f"worker {worker.name}", text, "see why it ended; its jobs are taken over by others"))
     return findings
 
 

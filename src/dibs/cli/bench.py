@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, kw_only=True):
     """Whether every job ran exactly once."""
 
 
-@click.command()
+@click.command(short_help="Measure the store from here.")
 @click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(100, 1_000_000), help="How many.")
 @click.option("--singles", default=100, show_default=True, type=click.IntRange(10, 10_000), help="For the latency.")
 @store_options
@@ -119,7 +119,7 @@ class _Bench:
         return NewJob(task=TASK, queue=self.queue)
 
     def _worker(self, *, until_empty: bool) -> Worker:
-        return self.app.worker(queues=[self.queue], until_empty=until_empty)
+        return Worker(self.app.tasks, self.app.open_store, queues=[self.queue], until_empty=until_empty)
 
     async def _work(self) -> float:
         began = perf_counter()

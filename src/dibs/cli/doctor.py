@@ -16,7 +16,7 @@ LOOKS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 CODES = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
 
 
-@click.command()
+@click.command(short_help="Check the store and what runs on it.")
 @click.option("--problems", is_flag=True, help="Leave out what is well.")
 @store_options
 @json_option

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -156,7 +157,7 @@ class Json(Kind):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
-        text: str = click.get_text_stream("stdin").read() if value == "-" else value
+        text = sys.stdin.read() if value == "-" else value
         try:
             return json.loads(text)
         except ValueError as problem:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -18,7 +19,7 @@ from dibs.errors import StoreUnavailable
 LEAST = 0.2
 
 
-@click.command()
+@click.command(short_help="Watch queues, workers and failures live.")
 @click.option(
     "--interval", default="2s", show_default=True, type=kinds.Span(), metavar="SPAN", help="How often to look."
 )
@@ -100,7 +101,7 @@ def _keys() -> Iterator[asyncio.Event]:
     tty.setcbreak(fd)
 
     def read() -> None:
-        if sys.stdin.buffer.raw.read(64).lower().count(b"q"):  # type: ignore[attr-defined]
+        if b"q" in os.read(fd, 64).lower():
             asked.set()
 
     loop.add_reader(fd, read)

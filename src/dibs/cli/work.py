@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -13,13 +12,12 @@ import click
 
 from dibs.app import App
 from dibs.cli import kinds, logs, show
-from dibs.cli.exits import INTERRUPTED
 from dibs.cli.locate import load_app
 from dibs.cli.options import complete_queue
 from dibs.cli.reload import reloading
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
-from dibs.worker import Stats, Worker
+from dibs.worker import Stats, Worker, run_with_signals
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
 URL_VARIABLE = "DIBS_WORK_URL"
@@ -83,7 +81,7 @@ def _worker(app: App, given: Mapping[str, Any]) -> Worker:
     number = os.environ.get(NUMBER_VARIABLE)
     if number is not None and "name" in settings:
         settings["name"] += f"-{number}"
-    return app.worker(**settings)
+    return Worker(app.tasks, app.open_store, retention=app.retention, **settings)
 
 
 def served(app: App) -> Sequence[str] | dict[str, int]:
@@ -108,23 +106,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _run(worker: Worker) -> Stats:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_until_stopped(worker))
-
-
-async def _until_stopped(worker: Worker) -> Stats:
-    loop, told = asyncio.get_running_loop(), list[int]()
-
-    def stop(number: int) -> None:
-        told.append(number)
-        worker.stop(now=len(told) > 1)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        return await worker.run()
-    finally:
-        if len(told) > 1:
-            sys.exit(INTERRUPTED if told[-1] == signal.SIGINT else 128 + told[-1])
+        return runner.run(run_with_signals(worker))
 
 
 # --- several, or again and again ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dibs.cli.options import administering, json_option, run, store_options
 from dibs.clock import system_clock
 
 
-@click.command()
+@click.command(short_help="List the workers, alive or not.")
 @click.option("--live", is_flag=True, help="Only those that are alive. Exit code 1 if there is none.")
 @store_options
 @json_option
@@ -56,12 +56,10 @@ def _print(found: list[Worker]) -> None:
 
 
 def liveness(worker: Worker) -> Text:
-    """Alive, stopped in good order, or gone."""
+    """Alive; ended, holding nothing; or lost, with jobs that others have to take over."""
     if worker.live:
         return Text("live", style="green")
-    if worker.info.get("stopped_at"):
-        return Text("stopped", style="bright_black")
-    return Text("gone", style="red")
+    return Text("lost", style="red") if worker.running else Text("ended", style="bright_black")
 
 
 def capacity(worker: Worker) -> str:
