@@ -20,8 +20,7 @@ from dibs.signals import Fail, Retry, Snooze
 from dibs.store import Store
 from dibs.stores import open_store
 from dibs.task import Task
-
-__version__ = "0.1.0"
+from dibs.version import __version__
 
 __all__ = [
     "App",
@@ -49,6 +48,7 @@ __all__ = [
     "Store",
     "StoreUnavailable",
     "Task",
+    "__version__",
     "current",
     "new_id",
     "open_store",

@@ -11,27 +11,17 @@ from dibs import limits
 from dibs.background import background
 from dibs.clock import Clock, system_clock
 from dibs.declaring import Declare, DeclareBatch, Declared, Sent
+from dibs.draining import Deadline, Drained
 from dibs.errors import ConfigurationError, Refused
 from dibs.handle import Handle
-from dibs.job import Enqueued, Job, NewJob, Retention
-from dibs.opened import Lent, Opened
+from dibs.job import Enqueued, Job, NewJob, Retention, State
+from dibs.opened import Opened
+from dibs.options import TaskOptions, declared, replaced
+from dibs.signals import Delay
 from dibs.store import Store
 from dibs.stores import kind_of, open_store
-from dibs.task import (
-    EVENTS,
-    AsyncTask,
-    BatchTask,
-    Middleware,
-    P,
-    PlainTask,
-    R,
-    Task,
-    TaskOptions,
-    Tasks,
-    declared,
-    default_name,
-    replaced,
-)
+from dibs.task import EVENTS, AsyncTask, BatchTask, Middleware, P, PlainTask, R, Task, Tasks, default_name
+from dibs.worker import Worker
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -162,6 +152,44 @@ class App:
         """A handle on a job that was sent before; its result comes as JSON. ``task.handle(id)`` knows the type."""
         return Handle(_uuid(id), False, self.store, _as_it_is)
 
+    # --- running --------------------------------------------------------------------------------------------
+
+    def worker(self, **settings: Any) -> Worker:
+        """A worker for this app's tasks; ``await worker.run()`` works until stopped. ``Worker`` lists the settings.
+
+        Serves the queues that the tasks are declared with, in that order, unless ``queues`` says otherwise.
+        """
+        given = {"queues": self.queues(), "retention": self.retention, **settings}
+        return Worker(self.tasks, self.open_store, **given)
+
+    def queues(self) -> list[str]:
+        """The queues that this app's tasks are declared with, as they were declared."""
+        named = [task.defaults.queue for task in self.tasks.by_name.values()]
+        return list(dict.fromkeys(named)) or [self.queue]
+
+    async def drain(
+        self, queues: Sequence[str] | None = None, *, timeout: Delay | None = None, concurrency: int = 100
+    ) -> Drained:
+        """Run what is due, and what that enqueues, until nothing due is left: for scripts and tests.
+
+        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later. After
+        ``timeout`` what still runs is given back and a TimeoutError raised.
+        """
+        deadline = Deadline(timeout)
+        total, served = Drained(), frozenset[str]()
+        while True:
+            named = list(queues) if queues is not None else await self._all_queues()
+            if served.issuperset(named):
+                return total
+            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
+            with deadline.stopping(worker):
+                total = total.plus(await worker.run())
+            served = served.union(named)
+
+    async def _all_queues(self) -> list[str]:
+        there = [each.queue for each in await (await self.store()).counts() if each.states.get(State.QUEUED)]
+        return list(dict.fromkeys([*self.queues(), *there]))
+
     # --- the store ------------------------------------------------------------------------------------------
 
     async def store(self) -> Store:
@@ -171,9 +199,9 @@ class App:
     def open_store(self) -> Store:
         """Another handle on the store, not set up; whoever asks for it closes it.
 
-        A store in memory, and one that was given as an object, is the same for all; closing that changes nothing.
+        A store in memory, or one that was given as an object, is one and the same each time, and not to be closed.
         """
-        return open_store(self.url, clock=self._clock) if self._shared is None else Lent(self._shared)
+        return open_store(self.url, clock=self._clock) if self._shared is None else self._shared
 
     async def close(self) -> None:
         """Close the store handle of this event loop. The next use opens another."""

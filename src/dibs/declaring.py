@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any, Protocol, TypedDict, TypeVar, overload
 
 from dibs.keys import Key
+from dibs.options import Executor
 from dibs.retry import RetryPolicy
 from dibs.signals import Delay
-from dibs.task import AsyncTask, BatchTask, Executor, P, PlainTask, R
+from dibs.task import AsyncTask, BatchTask, P, PlainTask, R
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class Declared(TypedDict, total=False):
     max_attempts: int
     lease: Delay | None
     timeout: Delay | None
+    delay: Delay | None
     retry: RetryPolicy
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     fail_on: type[BaseException] | Sequence[type[BaseException]]

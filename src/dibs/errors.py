@@ -1,5 +1,7 @@
 """Everything dibs raises on purpose. Each message is one line and says what to do."""
 
+from typing import Any
+
 from dibs.job import Job
 
 
@@ -35,11 +37,11 @@ class JobNotSucceeded(DibsError):
     """The job ended without a result; ``job`` is the job as it was found."""
 
     def __init__(self, message: str, job: Job) -> None:
-        super().__init__(message, job)
+        super().__init__(message)
         self.job = job
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.job)
 
 
 class JobFailed(JobNotSucceeded):

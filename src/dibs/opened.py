@@ -8,7 +8,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Any
 
 from dibs.store import Store
 
@@ -85,16 +84,3 @@ class Opened:
         # Kept, not dropped: to tear down the parent's connections here would reach its sockets.
         self._inherited.append(self._places)
         self._pid, self._places = os.getpid(), {}
-
-
-class Lent:
-    """A store that belongs to somebody else: all its verbs, but closing it is not ours."""
-
-    def __init__(self, store: Store) -> None:
-        self.lender = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.lender, name)
-
-    async def close(self) -> None:
-        """Leave it open."""

@@ -13,6 +13,7 @@ from dibs.errors import ConfigurationError
 from dibs.job import Retention
 from dibs.store import Store
 from dibs.task import Tasks
+from dibs.version import __version__
 from dibs.worker.settings import Settings, default_name
 from dibs.worker.shift import Shift
 from dibs.worker.stats import Stats
@@ -113,8 +114,6 @@ class Worker:
 
     def info(self) -> dict[str, Any]:
         """What heartbeats tell about this worker."""
-        from dibs import __version__
-
         queues = self.settings.queues
         running = Counter(run.task for run in self._shift.running()) if self._shift is not None else {}
         return {
