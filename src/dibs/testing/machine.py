@@ -77,7 +77,7 @@ ACTIONS = (
     *("change",) * 3,
     "ask_for_a_cancel",
     "requeue_what_is_finished",
-    "sweep",
+    *("sweep",) * 2,
     "prune",
     "look",
     "set_up_a_queue",
@@ -287,7 +287,10 @@ class Agreement(RuleBasedStateMachine):
             self.tell("heartbeat", claim.worker, [claim], draw(leases))
 
     def sweep(self, draw: Draw) -> None:
-        self.tell("sweep", draw(limits))
+        """Often when several leases have expired, and for fewer than that."""
+        if draw(st.booleans()):
+            self.move(max([self.clock.now, *(job.locked_until for job in self.jobs if job.locked_until)]))
+        self.tell("sweep", draw(st.sampled_from((1, 1, 2, 10))))
 
     # --- an operator --------------------------------------------------------------------------
 
