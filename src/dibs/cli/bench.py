@@ -122,7 +122,7 @@ class _Bench:
         return NewJob(task=TASK, queue=self.queue)
 
     def _worker(self, *, until_empty: bool) -> Worker:
-        worker = Worker(self.app.tasks, self.app.open_store, queues=[self.queue], until_empty=until_empty)
+        worker = self.app.worker(until_empty=until_empty)
         self.workers.append(worker.name)
         return worker
 
