@@ -51,7 +51,14 @@ async def test_a_batch_task_gets_what_is_at_hand_in_one_call(shop: Shop) -> None
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_a_batch_may_give_each_job_its_own_outcome(shop: Shop, kind: str) -> None:
-    answers: list[Any] = [7, ValueError("bad"), signals.Fail("no"), signals.Snooze(60), signals.Retry(60, "again"), None]
+    answers: list[Any] = [
+        7,
+        ValueError("bad"),
+        signals.Fail("no"),
+        signals.Snooze(60),
+        signals.Retry(60, "again"),
+        None,
+    ]
 
     async def on_loop(items: list[int]) -> list[Any]:
         return [answers[item] for item in items]
@@ -121,9 +128,7 @@ async def test_a_batch_is_claimed_with_few_slots_too(shop: Shop) -> None:
 
 async def test_handlers_in_processes_end_in_every_way(shop: Shop) -> None:
     inside = {"executor": "process", "max_attempts": 1}
-    tasks = {
-        name: shop.task(getattr(handlers, name), **inside) for name in ("add", "where", "snooze", "divide", "die")
-    }
+    tasks = {name: shop.task(getattr(handlers, name), **inside) for name in ("add", "where", "snooze", "divide", "die")}
     tasks["sleep"] = shop.task(handlers.sleep, timeout=0.5, **inside)
     tasks["each"] = shop.task(handlers.each, batch=10, **inside)
     ids = {

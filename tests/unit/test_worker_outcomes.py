@@ -67,7 +67,14 @@ async def test_contexts_do_not_leak_from_job_to_job(shop: Shop) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [SystemExit(3), KeyboardInterrupt(), RecursionError("deep"), MemoryError(), asyncio.CancelledError(), GeneratorExit()],
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        RecursionError("deep"),
+        MemoryError(),
+        asyncio.CancelledError(),
+        GeneratorExit(),
+    ],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("kind", ["async", "thread"])

@@ -91,4 +91,3 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
             return
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.005)
-

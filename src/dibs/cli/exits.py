@@ -80,7 +80,8 @@ class Commands(click.Group):
             sys.exit(ended.exit_code)
         except click.Abort:
             # Ctrl-C, or the end of the input where an answer was wanted.
-            click.echo("dibs: stopped", err=True)
+            start = "\n" if sys.stderr.isatty() else ""
+            click.echo(f"{start}dibs: stopped", err=True)
             sys.exit(INTERRUPTED)
         except click.ClickException as problem:
             _end(problem, as_json="--json" in given)
