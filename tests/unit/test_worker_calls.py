@@ -1,4 +1,4 @@
-"""How handlers are called: in batches, in processes, through middleware; who hears of it; in which order and how many."""
+"""How handlers are called: in batches, in processes, through middleware; who hears of it; which first, how many."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def test_a_batch_task_gets_what_is_at_hand_in_one_call(shop: Shop) -> None
     ids = [await shop.enqueue(store, number) for number in range(25)]
     stats = await shop.drain()
     assert [len(call) for call in calls] == [10, 10, 5]
-    assert sorted(sum(calls, [])) == list(range(25))
+    assert sorted(item for call in calls for item in call) == list(range(25))
     assert seen == [10, 10, 5]
     assert stats.succeeded == 25
     assert {(await shop.job(each)).state for each in ids} == {State.SUCCEEDED}

@@ -12,6 +12,7 @@ from dibs.attempt import Attempt, current
 from dibs.job import Filter, State
 from dibs.retry import Constant
 from dibs.worker import Stats
+from tests.unit import handlers_for_processes as handlers
 from tests.unit.working import Shop, until
 
 HOUR = Constant(3600)
@@ -134,6 +135,35 @@ async def test_a_cancel_reaches_a_thread_as_a_flag(shop: Shop) -> None:
     assert (await shop.job(job_id)).state is State.CANCELLED
 
 
+async def test_a_cancel_kills_a_process(shop: Shop) -> None:
+    task = shop.task(handlers.sleep, executor="process", lease=1)
+    job_id = await shop.enqueue(task)
+    async with shop.working(processes=1) as worker:
+        await until(lambda: worker.stats.started == 1)
+        await shop.store.cancel(Filter(ids=(job_id,)))
+        await until(lambda: _ended(shop, job_id))
+    assert (await shop.job(job_id)).state is State.CANCELLED
+
+
+async def test_claims_that_wait_too_long_for_a_slot_are_given_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dibs.worker.shift.STALE", 0.2)
+    release, slow = asyncio.Event(), False
+
+    @shop.task
+    async def act() -> None:
+        if slow:
+            await release.wait()
+
+    await shop.store.enqueue([act.job() for _ in range(10_000)])
+    async with shop.working(concurrency=10) as worker:
+        await until(lambda: worker.stats.started > 500)
+        slow = True
+        await until(lambda: _held(shop, 10))
+        release.set()
+        slow = False
+        await until(lambda: worker.stats.succeeded == 10_000)
+
+
 async def test_a_handler_that_finishes_in_spite_of_a_cancel_has_finished(shop: Shop) -> None:
     started = asyncio.Event()
 
@@ -191,8 +221,7 @@ async def test_the_lease_deadline_that_a_handler_sees_is_moved_on(shop: Shop) ->
     async def watch() -> None:
         attempt = current()
         first = attempt.locked_until
-        while attempt.locked_until == first:
-            await asyncio.sleep(0.01)
+        await until(lambda: attempt.locked_until != first)
         deadlines.append(attempt.locked_until - first)
 
     job = await shop.run_one(watch)

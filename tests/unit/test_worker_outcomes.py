@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import dibs.signals as signals
+from dibs import signals
 from dibs.attempt import current
 from dibs.job import NewJob, State
 from dibs.retry import Constant

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from dibs.job import Job
@@ -24,6 +24,12 @@ class Shop:
         self.open_store = open_store or (lambda: shared)
         self.store = self.open_store()
         self.tasks = Tasks()
+
+    @overload
+    def task(self, function: Function, **options: Any) -> Task[..., Any]: ...
+
+    @overload
+    def task(self, **options: Any) -> Callable[[Function], Task[..., Any]]: ...
 
     def task(self, function: Function | None = None, **options: Any) -> Any:
         """Declare a task, as ``@app.task`` does."""

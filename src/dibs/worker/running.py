@@ -78,15 +78,24 @@ class Runner:
         """How many jobs for processes could start at once."""
         return min(self.free, self.free_processes) if not self._process_line else 0
 
+    def return_stale(self, since: float) -> None:
+        """Release what waits for a slot if the next one came before that: others may have slots."""
+        if self._line and self.oldest() < since:
+            self._release(self._line)
+            self.waiting = 0
+
     def give_back(self) -> None:
         """Start no more, and release everything that has not started."""
         self.closed = True
-        for line in (self._line, self._process_line):
-            while line:
-                item = line.popleft()
-                for run in self._next_batch(item, line) if isinstance(item, Plan) else [item]:
-                    self._settle(run, Released())
+        self._release(self._line)
+        self._release(self._process_line)
         self.waiting = 0
+
+    def _release(self, line: deque[Run | Plan]) -> None:
+        while line:
+            item = line.popleft()
+            for run in self._next_batch(item, line) if isinstance(item, Plan) else [item]:
+                self._settle(run, Released())
 
     def _next_batch(self, plan: Plan, line: deque[Run | Plan]) -> list[Run]:
         """The next runs of a batch task; if more of them wait, it stands in line again."""
