@@ -91,6 +91,8 @@ async def test_an_empty_filter_is_refused_for_a_change_and_counts_everything(adm
     with pytest.raises(Refused):
         await admin.change(Filter(), Delete())
     assert await admin.count(Filter()) == 3
+    assert await admin.count(Filter(queues=("mail", "none"), states=(State.QUEUED,))) == 2
+    assert await admin.count(Filter(tasks=("send",), queues=("other",))) == 1
 
 
 async def test_every_goes_over_all_pages_and_stops_at_a_limit(admin: Admin) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from dibs.admin import Queue, Snapshot, Worker
 from dibs.cli import show
 from dibs.cli.queues import marks
-from dibs.cli.workers import liveness, slots
+from dibs.cli.workers import liveness, served, slots
 from dibs.job import FINISHED, Job, State
 
 FIXED = 12
@@ -134,8 +134,8 @@ def _workers(now: Snapshot, width: int, rows: int) -> RenderableType:
         return Text("no workers", style="bright_black")
     table = show.Grid("WORKER…", "STATE", ">HOLDS", ">SLOTS?", "SEEN", "QUEUES…?")
     for worker in sorted(now.workers, key=_importance)[:rows]:
-        seen, served = show.ago(worker.seen_at, now.at), ",".join(worker.queues or ("?",))
-        table.row(worker.name, liveness(worker), str(worker.running), slots(worker), seen, served)
+        seen = show.ago(worker.seen_at, now.at)
+        table.row(worker.name, liveness(worker), str(worker.running), slots(worker), seen, served(worker))
     return table.fit(width)
 
 
