@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dibs.admin import Queue, Snapshot, Worker
@@ -109,7 +108,9 @@ def per_second(rate: float) -> str:
     return f"{rate:,.1f}/s" if 0 < rate < 10 else f"{rate:,.0f}/s"
 
 
-def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> Table:
+def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> RenderableType:
+    if not now.queues:
+        return Text("no queues", style="bright_black")
     table = show.Grid("QUEUE…", ">DUE", ">RUN", ">FAIL?", ">IN?", ">OUT", ">WORKERS?", "OLDEST", "")
     busiest = sorted(now.queues, key=lambda queue: (-queue.due, -queue.states[State.RUNNING], queue.name))
     for queue in busiest[:rows]:
