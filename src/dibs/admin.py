@@ -220,7 +220,7 @@ class Admin:
         queues = _queues(await self.store.counts(), workers)
         running: list[Job] = []
         if _total(queues, State.RUNNING):
-            running = [job async for job in self.every(Filter(states=(State.RUNNING,)), CHUNK)]
+            running = [job async for job in self.every(Filter(states=(State.RUNNING,)), LOOKED_AT)]
         failures: Sequence[Job] = ()
         if _total(queues, State.FAILED):
             failures = (await self.page(Filter(states=(State.FAILED,)), limit=100)).jobs

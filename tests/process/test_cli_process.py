@@ -156,9 +156,10 @@ def test_completion_knows_commands_options_and_names(program: Program) -> None:
 
 
 def test_a_completion_that_cannot_ask_the_store_is_silent(program: Program) -> None:
-    words = "dibs jobs list --queue x"
-    environment = {"COMP_WORDS": words, "COMP_CWORD": "4", "DIBS_URL": "redis://127.0.0.1:1/0"}
-    done = program(_DIBS_COMPLETE="bash_complete", **environment)
+    program("enqueue", "send_mail", "--queue", "letters", "--url", "sqlite:///other.db")
+    asked = {"_DIBS_COMPLETE": "bash_complete", "COMP_WORDS": "dibs jobs list --queue let", "COMP_CWORD": "4"}
+    assert "letters" in program(**asked, DIBS_URL="sqlite:///other.db").stdout
+    done = program(**asked, DIBS_URL="redis://127.0.0.1:1/0")
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
