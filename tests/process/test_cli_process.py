@@ -172,6 +172,7 @@ def test_sigterm_lets_a_worker_finish_and_ends_with_0(program: Program) -> None:
     assert worker.returncode == 0, said
     [job] = program.json("jobs", "list")["jobs"]
     assert (job["state"], job["worker"]) == ("succeeded", "w1")
+    assert program("workers", "--live").returncode == 1, "it has said goodbye"
 
 
 def test_a_second_signal_ends_it_now_and_gives_the_job_back(program: Program) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from dibs.app import App
 from dibs.attempt import Attempt
 from dibs.errors import ConfigurationError, Refused
 from dibs.ids import new_id
-from dibs.job import Claim
+from dibs.job import Claim, State
 from dibs.signals import Fail, Retry, Snooze
 from dibs.task import Task
 from dibs.worker.processes import HandlerError, ProcessDied, ProcessPool, caused_by
@@ -116,6 +117,17 @@ async def test_modules_that_only_the_import_path_of_this_process_leads_to_are_fo
     assert await pool.run(task, attempt(task), None) != os.getpid()
 
 
+async def test_what_a_handler_printed_is_there_when_its_result_is(
+    pool: ProcessPool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    child = await pool.run(handlers.pid, attempt(handlers.pid), None)
+    await pool.run(handlers.prints, attempt(handlers.prints, text="said"), None)
+    os.kill(child, signal.SIGKILL)
+    await until(lambda: not running(child))
+    assert capfd.readouterr() == ("said\n", "SAID\n")
+
+
 # --- the attempt --------------------------------------------------------------------------------------------
 
 
@@ -154,6 +166,22 @@ async def test_progress_and_log_reach_the_worker_while_the_handler_runs(pool: Pr
     assert await call is None
 
 
+async def test_what_a_thread_says_after_its_handler_has_returned_is_not_taken_for_the_next_one_s(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pool = ProcessPool(1)
+    before, after = (attempt(task, gate=str(gate)) for task in (handlers.leaves_a_talker, handlers.waits_for_talker))
+    try:
+        await pool.run(handlers.leaves_a_talker, before, None)
+        await pool.run(handlers.waits_for_talker, after, None)
+        await pool.run(handlers.pid, last := attempt(handlers.pid), None)
+    finally:
+        await pool.close()
+    assert [each.report.log for each in (before, after, last)] == [(), (), ()]
+
+
 async def test_what_heartbeats_learn_reaches_the_handler(pool: ProcessPool) -> None:
     later = NOW + timedelta(hours=1)
     mine = attempt(handlers.hears, until=later.isoformat())
@@ -186,7 +214,7 @@ async def test_an_error_brings_its_type_message_and_traceback_and_can_be_judged_
     error = caught.value
     assert error.type == "tests.process.handlers.VeryBroken"
     assert error.message == "pieces \ufffd"
-    assert str(error) == "tests.process.handlers.VeryBroken: pieces \ufffd"
+    assert str(error) == "VeryBroken: pieces \ufffd"
     assert "in raises" in error.traceback and "VeryBroken" in error.traceback.splitlines()[-1]
     assert caused_by(error, (handlers.VeryBroken,))
     assert caused_by(error, (ValueError, handlers.Broken))
@@ -222,10 +250,9 @@ async def test_a_result_that_cannot_be_stored_is_refused(pool: ProcessPool, what
         await pool.run(handlers.returns, attempt(handlers.returns, what=what), None)
 
 
-async def test_arguments_that_do_not_fit_the_function_are_an_error_of_the_attempt(pool: ProcessPool) -> None:
-    with pytest.raises(HandlerError) as caught:
+async def test_arguments_that_do_not_fit_the_function_any_more_are_refused(pool: ProcessPool) -> None:
+    with pytest.raises(Refused, match="the arguments do not fit the task: raises: "):
         await pool.run(handlers.raises, attempt(handlers.raises, colour="red"), None)
-    assert caused_by(caught.value, (Refused,))
 
 
 # --- batches ------------------------------------------------------------------------------------------------
@@ -281,6 +308,13 @@ async def test_a_child_that_dies_ends_its_attempt_only(pool: ProcessPool, tmp_pa
     assert int(await asyncio.to_thread(gate.read_text)) == await other
 
 
+async def test_what_a_crashed_handler_had_started_ends_with_it(pool: ProcessPool, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with pytest.raises(ProcessDied, match="code 9"):
+        await pool.run(handlers.leaves_company, attempt(handlers.leaves_company, note=str(note)), None)
+    await until(lambda: not any(running(pid) for pid in numbers(note)))
+
+
 async def test_an_idle_child_that_was_killed_costs_nobody_an_attempt(pool: ProcessPool) -> None:
     for _ in range(10):
         idle = await pool.run(handlers.pid, attempt(handlers.pid), None)
@@ -319,7 +353,7 @@ async def test_a_call_that_takes_too_long_is_gone_when_the_timeout_is_raised(poo
     note = tmp_path / "note"
     warm = await pool.run(handlers.pid, attempt(handlers.pid), None)
     task = handlers.waits_with_company
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="the handler took longer than 1 s"):
         await pool.run(task, attempt(task, note=str(note)), 1)
     assert not running(warm)
     child, company = numbers(note)
@@ -393,8 +427,23 @@ async def test_a_module_that_a_child_cannot_import_is_an_error_that_says_so(
     with pytest.raises(ConfigurationError, match=r"could not import made_up_here\.f \(ModuleNotFoundError") as caught:
         await pool.run(task, attempt(task), None)
     assert "\n" not in str(caught.value)
-    assert "Traceback" in "".join(caught.value.__notes__)
+    assert isinstance(caught.value.__cause__, HandlerError)
+    assert "ModuleNotFoundError" in caught.value.__cause__.traceback
     assert await pool.run(handlers.pid, attempt(handlers.pid), None)
+
+
+async def test_the_job_of_such_a_function_fails_with_what_its_import_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("made_up_here")
+    exec("def f() -> int:\n    return 1\n", module.__dict__)
+    monkeypatch.setitem(sys.modules, "made_up_here", module)
+    async with App("memory://") as app:
+        sent = await app.task(executor="process")(module.f).enqueue()
+        await app.drain()
+        job = await sent.job()
+    assert job is not None and job.state is State.FAILED
+    [error] = job.errors
+    assert "could not import made_up_here.f" in error.error
+    assert "ModuleNotFoundError: No module named 'made_up_here'" in error.traceback
 
 
 # --- whole programs -----------------------------------------------------------------------------------------
@@ -455,7 +504,7 @@ def test_functions_of_the_script_itself_run_and_what_it_guards_starts_once(
     lines = done.stdout.splitlines()
     assert lines[1] == "42", "what a child prints goes where its worker prints"
     assert "said" in lines and done.stderr == "SAID\n"
-    assert lines[-1] == "__main__.Mine: -1 True"
+    assert lines[-1] == "Mine: -1 True"
     assert (tmp_path / "started").read_text().split() == ["__main__", "__dibs_main__"]
 
 
@@ -464,6 +513,19 @@ def test_a_script_without_a_guard_is_told_so_and_starts_no_second_worker(tmp_pat
     assert done.returncode != 0
     assert 'put the start under if __name__ == "__main__":' in done.stderr
     assert (tmp_path / "started").read_text().split() == ["__main__", "__dibs_main__"]
+
+
+def test_such_a_script_does_not_get_to_make_a_worker_in_a_child(tmp_path: Path) -> None:
+    start = """
+from dibs.task import Tasks
+from dibs.worker import Worker
+Worker(Tasks(), lambda: None)
+print("a worker in", __name__)
+asyncio.run(main())
+"""
+    done = program(tmp_path, "own/script.py", start=start)
+    assert 'put the start under if __name__ == "__main__":' in done.stderr
+    assert done.stdout.splitlines() == ["a worker in __main__"]
 
 
 def test_it_works_on_uvloop(tmp_path: Path) -> None:
@@ -488,8 +550,10 @@ async def main() -> None:
         os.kill(pool._guard._process.pid, signal.SIGKILL)
         pool._guard._process.wait()
         await asyncio.gather(run(pool, sys.argv[2] + ".0"), run(pool, sys.argv[2]))
-    if sys.argv[3] == "forked" and os.fork() == 0:
-        signal.pause()  # it keeps every file of its parent open
+    if sys.argv[3] == "forked":
+        await pool.run(handlers.pid, attempt(handlers.pid), None)
+        if os.fork() == 0:
+            signal.pause()  # it keeps every file of its parent open
     await run(pool, sys.argv[2])
 
 async def run(pool, note):
@@ -528,3 +592,19 @@ def test_when_the_worker_is_killed_its_children_end_with_all_they_started(
     finally:
         os.killpg(worker.pid, signal.SIGKILL) if circumstance == "forked" else worker.kill()
         worker.wait()
+
+
+def test_the_program_of_the_guide_works(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/processes.md").read_text()
+    (tmp_path / "guide.py").write_text(guide.split("```py\n")[1].split("```")[0])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "guide.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.strip()) == 128

@@ -113,6 +113,13 @@ async def test_a_worker_is_live_while_its_heartbeats_come(admin: Admin, store: M
     assert not worker.live
 
 
+async def test_a_worker_that_said_goodbye_is_not_live(admin: Admin, store: MemoryStore, clock: FakeClock) -> None:
+    await store.heartbeat("w1", [], LEASE, {"queues": ["mail"], "stopped_at": clock().isoformat()})
+    [worker] = await admin.workers()
+    assert not worker.live
+    assert {finding.check for finding in await admin.health() if finding.level is not Level.OK} == {"workers"}
+
+
 async def test_a_worker_with_a_long_lease_may_be_silent_for_longer(
     admin: Admin, store: MemoryStore, clock: FakeClock
 ) -> None:
