@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from dibs.clock import system_clock
 from dibs.outcome import Pulse
 from dibs.store import Store
 from dibs.worker.ending import end
@@ -107,8 +108,16 @@ class Heartbeat:
             async with asyncio.timeout(3):
                 if self._setting_up is not None:
                     await asyncio.wait([self._setting_up])
+                    await self._say_goodbye()
                 if self._close:
                     await self._store.close()
+
+    async def _say_goodbye(self) -> None:
+        """So that nobody counts on a worker that ended, until its silence gives it away."""
+        gone = {**self._info(), "stopped_at": system_clock().isoformat()}
+        with suppress(Exception):
+            async with asyncio.timeout(1):
+                await self._store.heartbeat(self._name, [], timedelta(seconds=self._lease), gone)
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()
