@@ -48,8 +48,9 @@ class Opened:
         async with place.lock:
             if place.store is None:
                 await self._forget_ended()
-                place.life = self._live(loop)
+                place.life = self._live(place)
                 place.store = await anext(place.life)
+                self._places[loop] = place
             return place.store
 
     async def close(self) -> None:
@@ -58,7 +59,7 @@ class Opened:
         if place is not None and place.life is not None:
             await place.life.aclose()
 
-    async def _live(self, loop: asyncio.AbstractEventLoop) -> _Life:
+    async def _live(self, place: _Place) -> _Life:
         """A handle for as long as its loop runs.
 
         A generator, because that is what every loop closes when it ends, if it is ended by ``asyncio.run`` or like it:
@@ -69,7 +70,9 @@ class Opened:
             await store.setup()
             yield store
         finally:
-            self._places.pop(loop, None)
+            place.store = None
+            if self._places.get(loop := asyncio.get_running_loop()) is place:
+                del self._places[loop]
             await store.close()
 
     async def _forget_ended(self) -> None:
