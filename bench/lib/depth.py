@@ -16,7 +16,8 @@ from bench.lib.plan import Plan
 from bench.lib.progress import say
 from bench.lib.race import DiscrepancyError
 from bench.lib.ways import CHUNK, LEASE, QUEUE, RESULT, DibsWay, Tally, enqueue
-from dibs import Store, Succeeded, Verdict
+from dibs import Store
+from dibs.outcome import Succeeded, Verdict
 
 SITUATIONS = ("empty", "deep", "running")
 _FUTURE_PRIORITY = -10

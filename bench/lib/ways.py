@@ -10,7 +10,8 @@ from uuid import UUID
 
 import msgspec
 
-from dibs import NewJob, State, Store, Succeeded, Verdict
+from dibs import NewJob, State, Store
+from dibs.outcome import Succeeded, Verdict
 
 QUEUE = "bench"
 TASK = "mail.send"

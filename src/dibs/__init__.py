@@ -1,36 +1,55 @@
 """dibs: a durable job queue for Python, on the database that you already have."""
 
-from dibs.errors import ConfigurationError, DibsError, Refused, SchemaError, StoreUnavailable
+from dibs.app import App
+from dibs.attempt import Attempt, current
+from dibs.errors import (
+    ConfigurationError,
+    DibsError,
+    JobCancelled,
+    JobFailed,
+    JobUnknown,
+    Refused,
+    SchemaError,
+    StoreUnavailable,
+)
+from dibs.handle import Handle
 from dibs.ids import new_id
-from dibs.job import Claim, Filter, Job, NewJob, Order, Priority, Retention, State
-from dibs.outcome import Cancelled, Failed, Released, Retry, Snoozed, Succeeded, Verdict
+from dibs.job import Filter, Job, NewJob, Priority, Retention, State
+from dibs.retry import Constant, Exponential, Linear
+from dibs.signals import Fail, Retry, Snooze
 from dibs.store import Store
 from dibs.stores import open_store
-
-__version__ = "0.1.0"
+from dibs.task import Task
+from dibs.version import __version__
 
 __all__ = [
-    "Cancelled",
-    "Claim",
+    "App",
+    "Attempt",
     "ConfigurationError",
+    "Constant",
     "DibsError",
-    "Failed",
+    "Exponential",
+    "Fail",
     "Filter",
+    "Handle",
     "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobUnknown",
+    "Linear",
     "NewJob",
-    "Order",
     "Priority",
     "Refused",
-    "Released",
     "Retention",
     "Retry",
     "SchemaError",
-    "Snoozed",
+    "Snooze",
     "State",
     "Store",
     "StoreUnavailable",
-    "Succeeded",
-    "Verdict",
+    "Task",
+    "__version__",
+    "current",
     "new_id",
     "open_store",
 ]

@@ -1,5 +1,9 @@
 """Everything dibs raises on purpose. Each message is one line and says what to do."""
 
+from typing import Any
+
+from dibs.job import Job
+
 
 class DibsError(Exception):
     """The root of all errors that dibs raises."""
@@ -23,3 +27,30 @@ class StoreUnavailable(DibsError):
     Whether the call took effect is unknown: an enqueue can be sent again with the same ids, a settle can be
     sent again as it is, and a claim that got lost comes back when its lease expires.
     """
+
+
+class UnexpectedResult(DibsError, TypeError):
+    """The job succeeded, but its result is not of the type that the task's annotation promises."""
+
+
+class JobNotSucceeded(DibsError):
+    """The job ended without a result; ``job`` is the job as it was found."""
+
+    def __init__(self, message: str, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.job)
+
+
+class JobFailed(JobNotSucceeded):
+    """The job failed for good; ``job.errors`` tells how its attempts ended."""
+
+
+class JobCancelled(JobNotSucceeded):
+    """The job was cancelled."""
+
+
+class JobUnknown(DibsError, LookupError):
+    """There is no job with that id: it never was, or it was deleted or pruned."""

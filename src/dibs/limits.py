@@ -82,7 +82,7 @@ def _admit(job: NewJob, limits: Limits) -> Admitted:
         to_json(job.args, "args", limits),
         priority(job.priority),
         None if job.run_at is None else moment(job.run_at, "run_at"),
-        _within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
+        within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
         None if job.key is None else name(job.key, "key"),
         "{}" if job.meta == {} else _meta(job.meta, limits),
     )
@@ -136,7 +136,7 @@ def moment(value: object, what: str) -> datetime:
 
 def priority(value: object) -> int:
     """A number from -32768 to 32767."""
-    return _within(value, PRIORITIES, "priority")
+    return within(value, PRIORITIES, "priority")
 
 
 def order(value: object) -> Order:
@@ -161,7 +161,7 @@ def bulk(size: int, what: str) -> None:
 
 def limit(value: object) -> int:
     """How many to claim, list or change at once: 1 to 10,000."""
-    return _within(value, (1, BULK), "limit")
+    return within(value, (1, BULK), "limit")
 
 
 def chosen(which: Filter, *, change: bool) -> Filter:
@@ -236,7 +236,7 @@ def _check_text(value: str, what: str) -> None:
         raise Refused(f"{what} must not hold NUL characters or lone surrogates: {value[:40]!a}")
 
 
-def _within(value: object, bounds: tuple[int, int], what: str) -> int:
+def within(value: object, bounds: tuple[int, int], what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not bounds[0] <= value <= bounds[1]:
         raise Refused(f"{what} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")
     return int(value)
@@ -341,7 +341,7 @@ def _report(report: Report) -> Report:
 
 
 def _line(line: LogLine) -> LogLine:
-    attempt = _within(line.attempt, MAX_ATTEMPTS, "the attempt of a log line")
+    attempt = within(line.attempt, MAX_ATTEMPTS, "the attempt of a log line")
     return LogLine(moment(line.at, "the time of a log line"), attempt, clean(line.text, LINE_LENGTH))
 
 

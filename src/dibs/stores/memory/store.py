@@ -58,11 +58,11 @@ class MemoryStore(BulkVerbs):
         self._waiting: list[tuple[frozenset[str], asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @classmethod
-    def from_url(cls, url: str) -> "MemoryStore":
+    def from_url(cls, url: str, *, clock: Clock = system_clock) -> "MemoryStore":
         """A new, empty store; ``memory://`` has no options and no name to share it by."""
         if url != "memory://":
             raise ConfigurationError(f"a memory store has no options: use memory://, not {url}")
-        return cls()
+        return cls(clock=clock)
 
     async def setup(self) -> None:
         """Nothing to connect to."""

@@ -1,0 +1,256 @@
+"""An app: the tasks of a program, and the store that their jobs are in."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Self, TypeVar, Unpack, overload
+from uuid import UUID
+
+from dibs import limits
+from dibs.background import background
+from dibs.clock import Clock, system_clock
+from dibs.declaring import Declare, DeclareBatch, Declared, Sent
+from dibs.draining import Deadline, Drained
+from dibs.errors import ConfigurationError, Refused
+from dibs.handle import Handle
+from dibs.job import Enqueued, Job, NewJob, Retention, State
+from dibs.opened import Opened
+from dibs.options import TaskOptions, declared, replaced
+from dibs.signals import Delay
+from dibs.store import Store
+from dibs.stores import kind_of, open_store
+from dibs.task import EVENTS, AsyncTask, BatchTask, Middleware, P, PlainTask, R, Task, Tasks, default_name
+from dibs.worker import Worker
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL = "sqlite:///dibs.db"
+_KEEP = Retention()
+
+
+class App:
+    """Declares tasks, enqueues their jobs and runs them. Making one connects to nothing."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str = "dibs",
+        queue: str = "default",
+        retention: Retention | None = _KEEP,
+        store: Store | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """The store is that of ``url``; without one that of ``DIBS_URL``, or else the file ``dibs.db``.
+
+        ``queue`` is where jobs go unless their task says otherwise. ``retention`` is how long workers of this app keep
+        finished jobs; None keeps them for ever. ``store`` is an object to use as it is, instead of a URL: you set it
+        up, you close it. ``clock`` is what delays are counted from; tests own it.
+        """
+        self.url = url or os.environ.get("DIBS_URL") or DEFAULT_URL
+        self.name = name
+        self.queue = limits.name(queue, "queue")
+        self.retention = retention
+        self.tasks = Tasks()
+        self._clock = clock
+        self._shared = store
+        if store is None and kind_of(self.url) is kind_of("memory://"):
+            self._shared = open_store(self.url, clock=clock)
+        self._opened = Opened(self.open_store)
+
+    # --- declaring ------------------------------------------------------------------------------------------
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(self, *, batch: int, **options: Unpack[Declared]) -> DeclareBatch: ...
+    @overload
+    def task(self, **options: Unpack[Declared]) -> Declare: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:  # type: ignore[misc]
+        """Make a task of a function: ``@app.task``, or ``@app.task(queue="mail", max_attempts=3)``.
+
+        Its name is the function's, without the module, unless ``name`` says otherwise. What is wrong with it, an option
+        or a type that no job can carry, is said here, when it is declared.
+        """
+        name = options.pop("name", None)
+
+        def declare(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._declare(function, name, options)
+
+        return declare if function is None else declare(function)
+
+    def _declare(self, function: Callable[..., Any], name: str | None, given: dict[str, Any]) -> Task[..., Any]:
+        _check_callable(function)
+        name = default_name(function) if name is None else name
+        options = declared(name, {"queue": self.queue, **given})
+        task: Task[..., Any]
+        if options.batch is not None:
+            task = BatchTask(function, name=name, options=options, store=self.store, clock=self._clock)
+        elif inspect.iscoroutinefunction(function):
+            task = AsyncTask(function, name=name, options=options, store=self.store, clock=self._clock)
+        else:
+            task = PlainTask(function, name=name, options=options, store=self.store, clock=self._clock)
+        self.tasks.add(task)
+        return task
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every attempt of every task in ``async def function(attempt, call_next)``; the first is outermost."""
+        self.tasks.middleware.append(function)
+        return function
+
+    def on(self, event: str) -> Callable[[F], F]:
+        """Call the decorated function when that happens in a worker: ``@app.on("failed")``."""
+        if event not in EVENTS:
+            raise ConfigurationError(f"there is no event {event!r}: it is one of {', '.join(sorted(EVENTS))}")
+
+        def listen(function: F) -> F:
+            self.tasks.hooks.setdefault(event, []).append(function)
+            return function
+
+        return listen
+
+    # --- sending and looking --------------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs of any tasks, made with ``task.job(…)``, all or none; answers come in their order."""
+        return await (await self.store()).enqueue(jobs)
+
+    async def send(self, task: str, args: dict[str, Any] | None = None, **options: Unpack[Sent]) -> Handle[Any]:
+        """Enqueue by the task's name, for tasks that another program runs.
+
+        ``args`` go by parameter name and have to be JSON. A task that this app knows checks them.
+        """
+        known = self.tasks.by_name.get(task)
+        if known is not None:
+            return await known.options(**options).enqueue(**(args or {}))
+        key = options.pop("key", None)
+        how = replaced(TaskOptions(queue=self.queue), dict(options))
+        job = NewJob(
+            task=task,
+            args=args or {},
+            queue=how.queue,
+            priority=how.priority,
+            run_at=how.run_at if how.delay is None else self._clock() + how.delay,
+            max_attempts=how.max_attempts,
+            key=key,
+            meta=how.meta,
+        )
+        [sent] = await self.enqueue([job])
+        return Handle(sent.id, sent.created, self.store, _as_it_is)
+
+    async def get(self, id: UUID | str) -> Job | None:
+        """The job as it is now; None if there is none (any more)."""
+        return await (await self.store()).get(_uuid(id))
+
+    def handle(self, id: UUID | str) -> Handle[Any]:
+        """A handle on a job that was sent before; its result comes as JSON. ``task.handle(id)`` knows the type."""
+        return Handle(_uuid(id), False, self.store, _as_it_is)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def worker(self, **settings: Any) -> Worker:
+        """A worker for this app's tasks; ``await worker.run()`` works until stopped. ``Worker`` lists the settings.
+
+        Serves the queues that the tasks are declared with, in that order, unless ``queues`` says otherwise.
+        """
+        given = {"queues": self.queues(), "retention": self.retention, **settings}
+        return Worker(self.tasks, self.open_store, **given)
+
+    def queues(self) -> list[str]:
+        """The queues that this app's tasks are declared with, as they were declared."""
+        named = [task.defaults.queue for task in self.tasks.by_name.values()]
+        return list(dict.fromkeys(named)) or [self.queue]
+
+    async def drain(
+        self, queues: Sequence[str] | None = None, *, timeout: Delay | None = None, concurrency: int = 100
+    ) -> Drained:
+        """Run what is due, and what that enqueues, until nothing due is left: for scripts and tests.
+
+        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later. After
+        ``timeout`` what still runs is given back and a TimeoutError raised.
+        """
+        deadline = Deadline(timeout)
+        total, served = Drained(), frozenset[str]()
+        while True:
+            named = list(queues) if queues is not None else await self._all_queues()
+            if served.issuperset(named):
+                return total
+            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
+            with deadline.stopping(worker):
+                total = total.plus(await worker.run())
+            served = served.union(named)
+
+    async def _all_queues(self) -> list[str]:
+        there = [each.queue for each in await (await self.store()).counts() if each.states.get(State.QUEUED)]
+        return list(dict.fromkeys([*self.queues(), *there]))
+
+    # --- the store ------------------------------------------------------------------------------------------
+
+    async def store(self) -> Store:
+        """The store, through the handle of this process and event loop: opened and set up on first use."""
+        return self._shared if self._shared is not None else await self._opened.here()
+
+    def open_store(self) -> Store:
+        """Another handle on the store, not set up; whoever asks for it closes it.
+
+        A store in memory, or one that was given as an object, is one and the same each time, and not to be closed.
+        """
+        return open_store(self.url, clock=self._clock) if self._shared is None else self._shared
+
+    async def close(self) -> None:
+        """Close the store handle of this event loop. The next use opens another."""
+        await self._opened.close()
+
+    async def __aenter__(self) -> Self:
+        await self.store()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- for callers without an event loop ------------------------------------------------------------------
+
+    def sync(self, awaitable: Awaitable[T]) -> T:
+        """Wait for anything that would be awaited: ``handle = app.sync(task.enqueue(1))``.
+
+        It runs on a background thread, one per process, also after a fork. Where an event loop runs already, in a
+        coroutine or in a notebook, this is a RuntimeError: use ``await`` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return background().run(awaitable)
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()  # or Python would complain that it was never awaited, too
+        raise RuntimeError("an event loop runs in this thread, so app.sync(…) would block it: write await … instead")
+
+    def __repr__(self) -> str:
+        return f"<app {self.name}>"
+
+
+def _check_callable(function: Callable[..., Any]) -> None:
+    if not callable(function):
+        raise ConfigurationError(f"a task is made of a function, not of {function!r}: write @app.task(…) above one")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{function.__qualname__} is a generator: a task returns its result, it does not yield"
+        )
+
+
+def _uuid(id: UUID | str) -> UUID:
+    if isinstance(id, UUID):
+        return id
+    try:
+        return UUID(id)
+    except ValueError:
+        raise Refused(f"{id!r} is no job id: ids look like 0190a6b2-7c3e-7f00-8000-000000000000") from None
+
+
+def _as_it_is(stored: Any) -> Any:
+    return stored

@@ -1,0 +1,86 @@
+"""Store handles: one for each event loop of each process, opened when first asked for.
+
+A connection belongs to the loop that made it, and to the process. So a loop gets a handle of its own, a child of a
+fork leaves its parent's alone, and a handle is closed when its loop ends.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+from dibs.store import Store
+
+_Life = AsyncGenerator[Store, None]
+
+
+class _Place:
+    """Where the handle of one loop is."""
+
+    __slots__ = ("life", "lock", "store")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.store: Store | None = None
+        self.life: _Life | None = None
+
+
+class Opened:
+    """The store handles of an app."""
+
+    def __init__(self, make: Callable[[], Store]) -> None:
+        self._make = make
+        self._pid = os.getpid()
+        self._places: dict[asyncio.AbstractEventLoop, _Place] = {}
+        self._inherited: list[object] = []
+
+    async def here(self) -> Store:
+        """The handle of the running loop, set up."""
+        if self._pid != os.getpid():
+            self._leave_parent()
+        loop = asyncio.get_running_loop()
+        place = self._places.get(loop)
+        if place is None:
+            place = self._places.setdefault(loop, _Place())
+        if place.store is not None:
+            return place.store
+        async with place.lock:
+            if place.store is None:
+                await self._forget_ended()
+                place.life = self._live(loop)
+                place.store = await anext(place.life)
+            return place.store
+
+    async def close(self) -> None:
+        """Close the handle of the running loop, if there is one. The next use opens another."""
+        place = self._places.get(asyncio.get_running_loop())
+        if place is not None and place.life is not None:
+            await place.life.aclose()
+
+    async def _live(self, loop: asyncio.AbstractEventLoop) -> _Life:
+        """A handle for as long as its loop runs.
+
+        A generator, because that is what every loop closes when it ends, if it is ended by ``asyncio.run`` or like it:
+        then, on that loop, the connections can still be closed properly.
+        """
+        store = self._make()
+        try:
+            await store.setup()
+            yield store
+        finally:
+            self._places.pop(loop, None)
+            await store.close()
+
+    async def _forget_ended(self) -> None:
+        """Drop the handles of loops that were closed without telling anybody."""
+        for loop, place in list(self._places.items()):
+            if loop.is_closed():
+                self._places.pop(loop, None)
+                if place.store is not None:
+                    with suppress(Exception):  # its connections are as dead as their loop
+                        await place.store.close()
+
+    def _leave_parent(self) -> None:
+        # Kept, not dropped: to tear down the parent's connections here would reach its sockets.
+        self._inherited.append(self._places)
+        self._pid, self._places = os.getpid(), {}

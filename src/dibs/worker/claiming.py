@@ -1,0 +1,143 @@
+"""Claiming: never more than can start soon, and the next claim is on its way while the last one runs."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from time import monotonic
+
+from dibs.job import Claim
+from dibs.store import Store
+from dibs.worker.lookout import Lookout
+from dibs.worker.outage import Backoff, Weather
+from dibs.worker.plan import Plan
+from dibs.worker.prefetch import MOST, Prefetch
+from dibs.worker.run import Run
+from dibs.worker.running import Runner
+from dibs.worker.stats import Stats
+
+
+class Claimer:
+    """Keeps the runner in work. One claim is on its way at a time, and none when stopping."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        runner: Runner,
+        *,
+        plans: Mapping[str, Plan],
+        lease: timedelta,
+        prefetch: Prefetch,
+        held: set[Run],
+        stats: Stats,
+        weather: Weather,
+        until_empty: bool,
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._runner = runner
+        self._plans = plans
+        self._lease = lease
+        self._prefetch = prefetch
+        self._held = held
+        self._stats = stats
+        self._weather = weather
+        self._until_empty = until_empty
+        self._tasks = frozenset(name for name, plan in plans.items() if not plan.in_process)
+        self._process_tasks = frozenset(plans) - self._tasks
+        self._starved = False
+        """A queue was asked without the tasks that need a process, since none was free."""
+        self._batch = max((plan.batch or 1 for plan in plans.values()), default=1) - 1
+        self._more = self._batch
+        """As many claims again as a batch may take, where there are jobs that come in batches."""
+        self._settles_seen = 0
+        self._backoff = Backoff()
+        self._news = asyncio.Event()
+        self._stop = asyncio.Event()
+        runner.poke = self._news.set
+        self._settles = 0
+        """Counts the settles that were answered: each may have made something due."""
+
+    def look(self) -> None:
+        """Something changed: there is room, or a queue is worth asking."""
+        self._news.set()
+
+    def settled(self) -> None:
+        """The store has answered a settle."""
+        self._settles += 1
+        if self._until_empty:
+            self._news.set()
+
+    def stop(self) -> None:
+        """Claim no more. What a claim brings that is on its way is released."""
+        self._stop.set()
+        self._news.set()
+
+    async def claim(self, lookout: Lookout) -> None:
+        """Claim until stopped or, if that was asked for, until nothing due is left."""
+        while not self._stop.is_set():
+            self._news.clear()
+            if self._starved and self._runner.room_for_processes:
+                lookout.ask_all()
+            room = self._room()
+            choice = lookout.pick(room) if room else None
+            if choice is not None:
+                await self._claim(lookout, *choice)
+            elif room and self._until_empty and self._settles_seen != self._settles:
+                self._settles_seen = self._settles
+                lookout.ask_all()  # a retry may be due at once, a handler may have enqueued more
+            elif room and self._until_empty and not self._held:
+                return
+            else:
+                await self._wait_for_news()
+
+    async def _wait_for_news(self) -> None:
+        self._runner.poke_at = (self._prefetch.size + self._more) // 2
+        await self._news.wait()
+        self._runner.poke_at = -1
+
+    def _room(self) -> int:
+        """How many to claim now. Not one by one while others still wait to start: calls cost more than jobs."""
+        spare, waiting = self._prefetch.size + self._more, self._runner.waiting
+        room = self._runner.free + spare - waiting
+        if waiting and room < (spare + 1) // 2:
+            return 0
+        return max(0, min(room, max(MOST, self._batch)))
+
+    async def _claim(self, lookout: Lookout, queue: str, limit: int) -> None:
+        try:
+            count = await self._claim_for_processes(queue) if self._process_tasks else 0
+            if self._tasks:
+                count += await self._claim_some(queue, limit, self._tasks)
+        except Exception as problem:
+            self._weather.failed(problem)
+            await self._backoff.pause(self._stop)
+        else:
+            self._weather.fine()
+            self._backoff.reset()
+            lookout.brought(queue, count)
+
+    async def _claim_for_processes(self, queue: str) -> int:
+        """There are fewer processes than slots, so jobs for them are claimed by themselves."""
+        room = self._runner.room_for_processes
+        self._starved = not room
+        return await self._claim_some(queue, room, self._process_tasks) if room else 0
+
+    async def _claim_some(self, queue: str, limit: int, tasks: frozenset[str]) -> int:
+        asked_at = monotonic()
+        claims = await self._store.claim(queue, self._name, limit, self._lease, tasks)
+        if claims:
+            self._take(claims, asked_at, full=len(claims) == limit)
+        return len(claims)
+
+    def _take(self, claims: list[Claim], asked_at: float, *, full: bool) -> None:
+        now, runner, prefetch = monotonic(), self._runner, self._prefetch
+        dry = full and runner.free > 0 and not runner.waiting
+        prefetch.learn(now, self._stats.started, dry=dry, waited=now - runner.oldest())
+        lease, plans = self._lease.total_seconds(), self._plans
+        runs = [Run(claim, plans[claim.task], asked_at, now, lease) for claim in claims]
+        self._held.update(runs)
+        if self._batch:
+            self._more = self._batch if any(run.plan.batch for run in runs) else 0
+        runner.take(runs)
+        prefetch.mark(now, self._stats.started)

@@ -1,0 +1,159 @@
+"""The heartbeat: a thread with a loop and a store handle of its own.
+
+So a handler that blocks the worker's loop keeps its lease.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from dibs.outcome import Pulse
+from dibs.store import Store
+from dibs.worker.outage import Backoff, Weather
+from dibs.worker.reports import collect
+from dibs.worker.run import Run, Why
+
+VISIBLE = 10.0
+"""Seconds after which a worker shows itself again, also when it holds nothing."""
+TICK = 1.0
+"""Seconds between two looks at what is due, and at what handlers said."""
+CHUNK = 1_000
+"""How many leases one call renews."""
+
+
+class Heartbeat:
+    """Renews the lease of everything held when a third of it has passed; learns of cancels and losses.
+
+    A lease that was not renewed in time is lost, whether or not anybody can be asked: the monotonic clock says so.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        held: set[Run],
+        claim_lease: float,
+        *,
+        weather: Weather,
+        info: Callable[[], dict[str, Any]],
+        tell: Callable[[Run, Why], None],
+        close: bool,
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._held = held
+        self._lease = claim_lease
+        self._tick = min(TICK, claim_lease / 6)
+        self._weather = weather
+        self._backoff = Backoff(longest=max(claim_lease / 6, 0.2))
+        self._info = info
+        self._tell = tell
+        self._close = close
+        self._shown_at = -VISIBLE
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._up = threading.Event()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=f"dibs-heartbeat-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; blocks until the call that it may be in is over, or a few seconds."""
+        if self._thread.ident is None:
+            return  # it was never started
+        self._up.wait()
+        assert self._loop is not None
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(timeout=5)
+
+    # --- in the thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._up.set()
+        beats = asyncio.create_task(self._beat_for_ever())
+        try:
+            # The clock is watched while a call hangs: that is when leases run out.
+            while not self._over.is_set():
+                self._give_up_expired()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), self._tick)
+        finally:
+            beats.cancel()
+            await asyncio.gather(beats, return_exceptions=True)
+            if self._close:
+                with suppress(Exception):
+                    await asyncio.wait_for(self._store.close(), 2)
+
+    def _give_up_expired(self) -> None:
+        now = time.monotonic()
+        for run in self._held.copy():
+            if run.until <= now and not run.ended and not run.lost:
+                self._lose(run)
+
+    async def _beat_for_ever(self) -> None:
+        ready = False
+        while True:
+            try:
+                if not ready:
+                    await self._store.setup()
+                    ready = True
+                await asyncio.wait_for(self._beat(), max(self._lease / 3, 1.0))
+            except Exception as problem:
+                self._weather.failed(problem)
+                await asyncio.sleep(self._backoff.next())
+            else:
+                self._weather.fine()
+                self._backoff.reset()
+                await asyncio.sleep(self._tick)
+
+    async def _beat(self) -> None:
+        """Renew what is due; if nothing is, show from time to time that this worker is there."""
+        soon = time.monotonic() + self._tick
+        by_lease: dict[float, list[Run]] = {}
+        for run in self._held.copy():
+            if (run.beat_at <= soon or run.unsent) and not run.lost:
+                by_lease.setdefault(run.plan.lease, []).append(run)
+        for lease, runs in by_lease.items():
+            for start in range(0, len(runs), CHUNK):
+                await self._renew(runs[start : start + CHUNK], lease)
+        if time.monotonic() - self._shown_at >= VISIBLE:
+            await self._renew([], self._lease)
+
+    async def _renew(self, runs: Collection[Run], lease: float) -> None:
+        mail = await collect(self._store, runs)
+        asked_at = time.monotonic()
+        info = self._info() if asked_at - self._shown_at >= VISIBLE else None
+        claims, span = [run.claim for run in runs], timedelta(seconds=lease)
+        if mail.reports:
+            pulses = await self._store.heartbeat(self._name, claims, span, info, reports=mail.reports)
+        else:
+            pulses = await self._store.heartbeat(self._name, claims, span, info)
+        mail.arrived()
+        self._shown_at = asked_at if info is not None else self._shown_at
+        for run, pulse in zip(runs, pulses, strict=True):
+            self._learn(run, pulse, asked_at, lease)
+
+    def _learn(self, run: Run, pulse: Pulse, asked_at: float, lease: float) -> None:
+        if run.ended:
+            return  # it was being settled meanwhile: what the settle answers counts
+        if pulse is Pulse.LOST:
+            self._lose(run)
+            return
+        run.renewed(asked_at, lease, self._lease)
+        if pulse is Pulse.CANCEL and not run.cancelled:
+            run.cancelled = True
+            self._tell(run, Why.CANCEL)
+
+    def _lose(self, run: Run) -> None:
+        run.cancelled = run.lost = True
+        self._tell(run, Why.LOST)

@@ -1,0 +1,59 @@
+"""Who wants to hear of what: an exception in a hook is logged and harms nobody."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dibs.task import Hook
+from dibs.worker.log import log
+
+
+class Hooks:
+    """Calls hooks, plain and async; those of an attempt are not waited for, so that no job waits for them."""
+
+    def __init__(self, hooks: Mapping[str, Sequence[Hook]]) -> None:
+        self._hooks = {event: tuple(some) for event, some in hooks.items() if some}
+        self._going: set[asyncio.Task[None]] = set()
+
+    def __contains__(self, event: str) -> bool:
+        return event in self._hooks
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    async def call(self, event: str) -> None:
+        """Call the hooks of the event one after the other."""
+        for hook in self._hooks.get(event, ()):
+            try:
+                answer = hook()
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                log.exception("a hook for %s failed", event)
+
+    def fire(self, event: str, *about: Any) -> None:
+        """Call the hooks of the event without waiting for those that are async."""
+        for hook in self._hooks.get(event, ()):
+            try:
+                answer = hook(*about)
+            except Exception:
+                log.exception("a hook for %s failed", event)
+                continue
+            if inspect.isawaitable(answer):
+                task = asyncio.ensure_future(self._finish(event, answer))
+                self._going.add(task)
+                task.add_done_callback(self._going.discard)
+
+    async def close(self, seconds: float) -> None:
+        """Wait for the async ones that still go on, for so long at most."""
+        if self._going:
+            _, late = await asyncio.wait(self._going, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    async def _finish(self, event: str, answer: Any) -> None:
+        try:
+            await answer
+        except Exception:
+            log.exception("a hook for %s failed", event)

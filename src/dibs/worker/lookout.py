@@ -1,0 +1,154 @@
+"""Which queue to ask next, and when to ask one again that had nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from math import ceil
+from random import uniform
+
+from dibs.store import Store
+from dibs.worker.outage import Backoff, Weather
+
+FALLBACK = 10.0
+"""Seconds after which a queue is asked again that nobody called for."""
+GATHER = 0.005
+"""Seconds in which several queues that run dry together are put into one wait."""
+FIRST_SULK, LONGEST_SULK = 0.01, 0.25
+"""How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
+others were faster. It may be called for all the time."""
+
+
+class Lane:
+    """One queue, as this worker sees it."""
+
+    __slots__ = ("called", "dry", "name", "rests_until", "served", "sulk", "weight")
+
+    def __init__(self, name: str, weight: int) -> None:
+        self.name = name
+        self.weight = weight
+        self.dry = False
+        """The last claim brought nothing, and nobody called since."""
+        self.called = False
+        """Asked next because ``wait`` named it."""
+        self.served = 0.0
+        """Jobs claimed by weight: the lane with the least is next."""
+        self.sulk = Backoff(FIRST_SULK, LONGEST_SULK)
+        self.rests_until = 0.0
+
+
+class Lookout:
+    """Strict order for a list of queues, shares for a mapping of queues to weights.
+
+    A queue that had nothing is not asked again before ``Store.wait`` names it or ten seconds have passed; ``awake`` is
+    called when one is worth asking again.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str] | Mapping[str, int],
+        store: Store,
+        weather: Weather,
+        awake: Callable[[], None],
+    ) -> None:
+        weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
+        self._weighted = isinstance(queues, Mapping)
+        self._lanes = {name: Lane(name, weight) for name, weight in weights.items()}
+        self._store = store
+        self._weather = weather
+        self._changed = asyncio.Event()
+        self._awake = awake
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def pick(self, room: int) -> tuple[str, int] | None:
+        """The queue to ask now, and for how many jobs at most; None if all are dry."""
+        wet = [lane for lane in self._lanes.values() if not lane.dry]
+        if not wet:
+            return None
+        if not self._weighted:
+            return wet[0].name, room
+        lane = min(wet, key=lambda each: each.served)
+        share = ceil(room * lane.weight / sum(each.weight for each in wet))
+        return lane.name, share
+
+    def brought(self, queue: str, count: int) -> None:
+        """What a claim of the queue brought."""
+        lane = self._lanes[queue]
+        lane.served += count / lane.weight
+        if count:
+            lane.called = False
+            lane.sulk.reset()
+        else:
+            if lane.called:
+                lane.rests_until = time.monotonic() + lane.sulk.next()
+            lane.dry = True
+            self._changed.set()
+
+    def ask_all(self) -> None:
+        """Take every queue for worth asking."""
+        for lane in self._lanes.values():
+            self._wet(lane)
+
+    def _wet(self, lane: Lane) -> None:
+        if lane.dry:
+            # One that was away long has no claim on what it missed.
+            others = [each.served for each in self._lanes.values() if not each.dry]
+            lane.served = max(lane.served, min(others, default=lane.served))
+            lane.dry = False
+            self._awake()
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Wait on the dry queues, for ever; one call for all of them."""
+        backoff, never = Backoff(), asyncio.Event()
+        while True:
+            await self._changed.wait()
+            await self._gather()
+            self._changed.clear()
+            dry = [lane for lane in self._lanes.values() if lane.dry]
+            if not dry:
+                continue
+            try:
+                await self._wait(dry)
+            except Exception as problem:
+                self._weather.failed(problem)
+                self._changed.set()
+                await backoff.pause(never)
+            else:
+                self._weather.fine()
+                backoff.reset()
+
+    async def _gather(self) -> None:
+        if not all(lane.dry for lane in self._lanes.values()):
+            await asyncio.sleep(GATHER)
+
+    async def _wait(self, dry: list[Lane]) -> None:
+        """Until one of them is named, or the fallback has passed, or other queues are to be waited for."""
+        now = time.monotonic()
+        awaited = [lane for lane in dry if lane.rests_until <= now]
+        rest = min((lane.rests_until - now for lane in dry if lane.rests_until > now), default=None)
+        if rest is not None:
+            self._changed.set()  # wait again, with those that rest
+        if not awaited:
+            await asyncio.sleep(rest or 0.0)
+            return
+        span = timedelta(seconds=FALLBACK * uniform(0.75, 1.0))
+        waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in awaited], span))
+        changed = asyncio.ensure_future(asyncio.sleep(rest) if rest is not None else self._changed.wait())
+        try:
+            await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                self._called(awaited, waiting.result())
+        finally:
+            for each in (waiting, changed):
+                each.cancel()
+            await asyncio.gather(waiting, changed, return_exceptions=True)
+
+    def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
+        """Ask those that were named; all of them if none was: that is the fallback."""
+        for lane in lanes:
+            if lane.name in named or not named:
+                lane.called = True
+                self._wet(lane)

@@ -1,0 +1,56 @@
+"""Maintenance: any worker does it, none leads. Each call is small, so nobody waits for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import uniform
+
+from dibs.job import Retention
+from dibs.store import Store
+from dibs.worker.outage import Backoff, Weather
+
+PRUNE_EVERY = 300.0
+CHUNK = 500
+PAUSE = 0.05
+"""Seconds between two chunks, for the others."""
+
+
+class Maintenance:
+    """Sweeps about every half lease, and prunes what the retention does not keep every few minutes."""
+
+    def __init__(self, store: Store, weather: Weather, lease: timedelta, retention: Retention | None) -> None:
+        self._store = store
+        self._weather = weather
+        self._sweep_every = lease.total_seconds() / 2
+        self._retention = retention
+
+    async def sweep(self) -> None:
+        """For ever."""
+        await self._every(self._sweep_every, self._sweep_once)
+
+    async def prune(self) -> None:
+        """For ever."""
+        if self._retention is not None:
+            await self._every(PRUNE_EVERY, self._prune_once)
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[int]]) -> None:
+        backoff, never = Backoff(), asyncio.Event()
+        # Workers that start together do not work together.
+        await asyncio.sleep(seconds * uniform(0.0, 1.0))
+        while True:
+            try:
+                full = await work() == CHUNK
+            except Exception as problem:
+                self._weather.failed(problem)
+                await backoff.pause(never)
+                continue
+            self._weather.fine()
+            backoff.reset()
+            await asyncio.sleep(PAUSE if full else seconds * uniform(0.75, 1.25))
+
+    async def _sweep_once(self) -> int:
+        return await self._store.sweep(CHUNK)
+
+    async def _prune_once(self) -> int:
+        assert self._retention is not None
+        return await self._store.prune(self._retention, CHUNK)

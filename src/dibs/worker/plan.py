@@ -1,0 +1,120 @@
+"""How a task is run here: read from its options once, when the worker starts."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from dibs.task import Middleware, Task
+from dibs.worker.guard import guarded
+from dibs.worker.processes import ProcessPool
+from dibs.worker.run import Run
+from dibs.worker.threads import Threads
+
+Call = Callable[[Run], Awaitable[Any]]
+"""Calls the handler for a run, or for all runs of its batch."""
+
+
+class Unfit(Exception):
+    """The stored arguments do not fit the handler (any more)."""
+
+
+class Plan:
+    """One task in this worker."""
+
+    __slots__ = ("batch", "call", "in_process", "interruptible", "lease", "pack_result", "task", "timeout")
+
+    def __init__(self, task: Task[..., Any], lease: timedelta) -> None:
+        options = task.defaults
+        self.task = task
+        self.lease = (options.lease or lease).total_seconds()
+        self.batch = options.batch
+        self.in_process = options.executor == "process"
+        self.interruptible = task.is_async or self.in_process
+        """Whether a run can be ended from outside: a thread cannot."""
+        # The pool counts from when a process is there.
+        self.timeout = None if options.timeout is None or self.in_process else options.timeout.total_seconds()
+        # What comes from another process is packed there.
+        self.pack_result: Callable[[Any], Any] | None = None if self.in_process else task.signature.pack_result
+        self.call: Call = _not_ready
+
+
+def _not_ready(run: Run) -> Awaitable[Any]:
+    raise RuntimeError(f"{run.task} is not ready to run")
+
+
+class Callers:
+    """Makes the calls of plans: who calls the handler, and what is wrapped around it."""
+
+    def __init__(
+        self, middleware: Sequence[Middleware], threads: Threads, processes: Callable[[], ProcessPool]
+    ) -> None:
+        self._middleware = tuple(middleware)
+        self._threads = threads
+        self._processes = processes
+
+    def equip(self, plan: Plan) -> None:
+        """Give the plan its call. Without middleware nothing stands between the worker and the handler."""
+        call = self._caller(plan)
+        if self._middleware:
+            call = partial(_through, self._middleware, call)
+        plan.call = partial(_guard, call) if plan.interruptible and (plan.task.is_async or self._middleware) else call
+
+    def _caller(self, plan: Plan) -> Call:
+        if plan.in_process:
+            return partial(self._in_process, plan.task)
+        prepare = _batch_arguments if plan.batch else partial(_arguments, plan.task)
+        if plan.task.is_async:
+            return partial(_on_loop, plan.task.function, prepare)
+        return partial(self._in_thread, plan.task.function, prepare)
+
+    def _in_thread(self, function: Callable[..., Any], prepare: "Prepare", run: Run) -> Awaitable[Any]:
+        args, kwargs = prepare(run)
+        return self._threads.call(partial(copy_context().run, function, *args, **kwargs))
+
+    async def _in_process(self, task: Task[..., Any], run: Run) -> Any:
+        timeout = task.defaults.timeout
+        return await self._processes().run(task, run, None if timeout is None else timeout.total_seconds())
+
+
+Prepare = Callable[[Run], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _arguments(task: Task[..., Any], run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        return task.signature.unpack(run.claim.args)
+    except Exception as problem:
+        raise Unfit(f"the arguments do not fit the task: {problem}") from problem
+
+
+def item_of(run: Run) -> Any:
+    """The argument of one job of a batch task."""
+    (item,), _ = _arguments(run.plan.task, run)
+    return item
+
+
+def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (run.items,), {}
+
+
+def _on_loop(function: Callable[..., Any], prepare: Prepare, run: Run) -> Awaitable[Any]:
+    args, kwargs = prepare(run)
+    handler: Coroutine[Any, Any, Any] = function(*args, **kwargs)
+    return handler
+
+
+def _guard(call: Call, run: Run) -> Awaitable[Any]:
+    return guarded(call(run), run)  # type: ignore[arg-type]  # only coroutines are guarded
+
+
+async def _through(middleware: Sequence[Middleware], call: Call, run: Run) -> Any:
+    """Each wraps the next, the first one outermost."""
+
+    async def innermost() -> Any:
+        return await call(run)
+
+    call_next: Callable[[], Awaitable[Any]] = innermost
+    for each in reversed(middleware):
+        call_next = partial(each, run, call_next)
+    return await call_next()

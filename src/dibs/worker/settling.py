@@ -1,0 +1,114 @@
+"""Settling: outcomes go to the store in batches as they come, one call at a time."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from dibs.errors import StoreUnavailable
+from dibs.outcome import Failed, Outcome, Verdict
+from dibs.store import Store
+from dibs.worker.log import log
+from dibs.worker.outage import Backoff, Weather
+from dibs.worker.reports import collect
+from dibs.worker.run import Run
+
+BATCH = 1_000
+UNRECORDED = "the outcome was refused by the store"
+
+Ended = tuple[Run, Outcome]
+
+
+class Settler:
+    """Whatever ends while a call is on its way goes with the next one.
+
+    An outcome is kept until the store has answered for it, however long the store is away.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        weather: Weather,
+        settled: Callable[[Sequence[Ended], Sequence[Verdict]], None],
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._weather = weather
+        self._settled = settled
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Ended] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Cuts short the pause before the next try."""
+
+    def add(self, run: Run, outcome: Outcome) -> None:
+        """Have it settled, soon."""
+        run.ended = True
+        self._waiting.append((run, outcome))
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+
+    async def close(self, seconds: float) -> int:
+        """Settle what is left, for so long at most; answers how many outcomes did not get through."""
+        self._hurry.set()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=seconds)
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        return len(self._waiting)
+
+    async def _send(self) -> None:
+        backoff = Backoff()
+        unanswered: list[Ended] = []
+        try:
+            while self._waiting:
+                unanswered = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                unanswered = await self._settle(unanswered)
+                if unanswered:
+                    self._waiting.extendleft(reversed(unanswered))
+                    await backoff.pause(self._hurry)
+                    self._hurry.clear()
+                else:
+                    backoff.reset()
+        except asyncio.CancelledError:
+            self._waiting.extendleft(unanswered)
+            raise
+        finally:
+            self._sending = None
+
+    async def _settle(self, batch: list[Ended]) -> list[Ended]:
+        """Send a batch; answers those that the store has not answered for."""
+        try:
+            await self._report(batch)
+            verdicts = await self._store.settle([run.claim.settled(outcome) for run, outcome in batch])
+        except StoreUnavailable as problem:
+            self._weather.failed(problem)
+            return batch
+        except Exception as problem:  # one of them is at fault: the others shall not suffer for it
+            return await self._settle_apart(batch, problem)
+        self._weather.fine()
+        self._settled(batch, verdicts)
+        return []
+
+    async def _report(self, batch: Sequence[Ended]) -> None:
+        """Send what handlers said last: when the job has ended, no heartbeat can carry it."""
+        talkative = [run for run, _ in batch if run.unsent]
+        for run in talkative:
+            mail = await collect(self._store, [run])
+            span = timedelta(seconds=run.plan.lease)
+            await self._store.heartbeat(self._name, [run.claim], span, reports=mail.reports)
+            mail.arrived()
+
+    async def _settle_apart(self, batch: list[Ended], problem: Exception) -> list[Ended]:
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            return await self._settle(batch[:middle]) + await self._settle(batch[middle:])
+        [(run, outcome)] = batch
+        if isinstance(outcome, Failed) and outcome.error.startswith(UNRECORDED):
+            log.error("job %s (%s): its outcome cannot be recorded; its lease will expire", run.id, run.task)
+            self._settled(batch, [Verdict.LOST])
+            return []
+        log.error("job %s (%s): its outcome was refused: %s", run.id, run.task, problem)
+        return await self._settle([(run, Failed(f"{UNRECORDED}: {problem}"))])

@@ -1,0 +1,249 @@
+"""One run of a worker: its parts, put together, started and ended."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from dibs.errors import StoreUnavailable
+from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
+from dibs.store import Store
+from dibs.task import Tasks
+from dibs.worker.claiming import Claimer
+from dibs.worker.heartbeat import Heartbeat
+from dibs.worker.hooks import Hooks
+from dibs.worker.log import log
+from dibs.worker.lookout import Lookout
+from dibs.worker.maintenance import Maintenance
+from dibs.worker.outage import Backoff, Weather
+from dibs.worker.plan import Callers, Plan
+from dibs.worker.prefetch import Prefetch
+from dibs.worker.processes import ProcessPool
+from dibs.worker.run import Run, Why
+from dibs.worker.running import Runner
+from dibs.worker.settings import Settings
+from dibs.worker.settling import Ended, Settler
+from dibs.worker.stats import Stats
+from dibs.worker.threads import Threads
+
+PATIENCE = 5.0
+"""Seconds that interrupted handlers, last outcomes and hooks get when the worker ends."""
+HASTE = 1.0
+"""The same when it has to end now."""
+
+_EVENTS = {"retry": "retried"}
+
+
+class Shift:
+    """Made in the loop that it works in."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        settings: Settings,
+        stats: Stats,
+        open_store: Callable[[], Store],
+        info: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._settings = settings
+        self._stats = stats
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._now = asyncio.Event()
+        self._held: set[Run] = set()
+        self._weather = Weather(settings.name)
+        self._hooks = Hooks(tasks.hooks)
+        self._threads = Threads(f"dibs-{settings.name}")
+        self._processes: ProcessPool | None = None
+        self._plans = {name: Plan(task, settings.lease) for name, task in tasks.by_name.items()}
+        callers = Callers(tasks.middleware, self._threads, self._process_pool)
+        for plan in self._plans.values():
+            callers.equip(plan)
+        self._lease = timedelta(
+            seconds=min([plan.lease for plan in self._plans.values()], default=settings.lease.total_seconds())
+        )
+        self._store, beating = open_store(), open_store()
+        self._shared = self._store is beating
+        self._assemble(beating, info)
+
+    def _assemble(self, beating: Store, info: Callable[[], dict[str, Any]]) -> None:
+        settings, store, weather, held = self._settings, self._store, self._weather, self._held
+        self._settler = Settler(settings.name, store, weather, self._settled)
+        self._runner = Runner(
+            settings.concurrency,
+            settings.processes,
+            held=held,
+            settler=self._settler,
+            stats=self._stats,
+            hooks=self._hooks,
+        )
+        self._claimer = Claimer(
+            settings.name,
+            store,
+            self._runner,
+            plans=self._plans,
+            lease=self._lease,
+            prefetch=Prefetch(settings.prefetch),
+            held=held,
+            stats=self._stats,
+            weather=weather,
+            until_empty=settings.until_empty,
+        )
+        self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
+        self._maintenance = Maintenance(store, weather, self._lease, settings.retention)
+        self._heartbeat = Heartbeat(
+            settings.name,
+            beating,
+            held,
+            self._lease.total_seconds(),
+            weather=weather,
+            info=info,
+            tell=self._told,
+            close=not self._shared,
+        )
+
+    def _process_pool(self) -> ProcessPool:
+        if self._processes is None:
+            self._processes = ProcessPool(self._settings.processes)
+        return self._processes
+
+    # --- working --------------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """From the first claim to the last settle."""
+        beside: list[asyncio.Task[None]] = []
+        try:
+            if not await self._open():
+                return
+            await self._hooks.call("startup")
+            self._heartbeat.start()
+            log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
+            claiming = self._loop.create_task(self._claimer.claim(self._lookout))
+            beside = [self._loop.create_task(each) for each in self._beside()]
+            try:
+                await asyncio.shield(claiming)
+            except asyncio.CancelledError:
+                self.stop()
+                self.stop()
+                raise
+            finally:
+                await self._end(claiming)
+        finally:
+            await self._close(beside)
+
+    def _beside(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on while claims are made."""
+        if self._settings.until_empty:
+            return [self._lookout.watch()]
+        return [self._lookout.watch(), self._maintenance.sweep(), self._maintenance.prune()]
+
+    async def _open(self) -> bool:
+        """Wait for a store that is away; one that cannot be worked with is the caller's business.
+
+        False if the worker was stopped before.
+        """
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            try:
+                await self._store.setup()
+            except StoreUnavailable as problem:
+                self._weather.failed(problem)
+                await backoff.pause(self._stopping)
+            else:
+                self._weather.fine()
+                return True
+        return False
+
+    def _settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
+        """The store has answered."""
+        hooks, stats = self._hooks, self._stats
+        self._held.difference_update([run for run, _ in batch])
+        for (run, outcome), verdict in zip(batch, verdicts, strict=True):
+            if type(outcome) is Succeeded and verdict is Verdict.ACCEPTED and not hooks:
+                stats.succeeded += 1
+                continue
+            if verdict is Verdict.LOST:
+                self._runner.lost(run)
+                continue
+            event = _event(run, outcome)
+            stats.count(event)
+            if event in hooks:
+                hooks.fire(event, run, outcome)
+        self._claimer.settled()
+
+    def _told(self, run: Run, why: Why) -> None:
+        """The heartbeat has learned something; called from its thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._runner.interrupt, run, why)
+
+    def running(self) -> Iterator[Run]:
+        """The attempts that run now; may be asked from any thread."""
+        return self._runner.going()
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def stop_soon(self) -> None:
+        """As ``stop``, from any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Once: end when what runs has ended. Twice: end now."""
+        if self._stopping.is_set():
+            self._now.set()
+        self._stopping.set()
+        self._claimer.stop()
+
+    async def _end(self, claiming: "asyncio.Task[None]") -> None:
+        """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
+        self._runner.give_back()
+        await asyncio.wait([claiming], timeout=PATIENCE)
+        self._runner.give_back()
+        await self._until_none_runs(self._settings.grace.total_seconds(), self._now)
+        for run in list(self._runner.going()):
+            self._runner.interrupt(run, Why.STOP)
+        await self._until_none_runs(HASTE if self._now.is_set() else PATIENCE, asyncio.Event())
+        left = self._runner.abandon()
+        await asyncio.sleep(0)
+        if left:
+            log.warning("%s: %d handlers could not be ended; their leases will expire", self._settings.name, left)
+        unsent = await self._settler.close(HASTE if self._now.is_set() else PATIENCE)
+        if unsent:
+            log.warning("%s: %d outcomes could not be recorded; their leases will expire", self._settings.name, unsent)
+
+    async def _until_none_runs(self, seconds: float, unless: asyncio.Event) -> None:
+        """Wait for the handlers that run. Threads that were interrupted may never end: nobody waits for those."""
+        going = [run for run in self._runner.going() if run.plan.interruptible or run.why is not Why.STOP]
+        handles = {run.handle for run in going if run.handle is not None}
+        cut = asyncio.ensure_future(unless.wait())
+        deadline = self._loop.time() + seconds
+        try:
+            while handles and not cut.done() and (left := deadline - self._loop.time()) > 0:
+                done, _ = await asyncio.wait([*handles, cut], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                handles = handles - done
+        finally:
+            cut.cancel()
+
+    async def _close(self, beside: list["asyncio.Task[None]"]) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        if self._processes is not None:
+            await self._processes.close()
+        await asyncio.to_thread(self._heartbeat.stop)
+        await self._hooks.close(HASTE)
+        await self._hooks.call("shutdown")
+        self._threads.close()
+        if not self._shared:
+            with suppress(StoreUnavailable):
+                await self._store.close()
+        log.info("%s: ended: %s", self._settings.name, self._stats)
+
+
+def _event(run: Run, outcome: Outcome) -> str:
+    """The name of what happened, as the store has it: a retry with no attempts left is a failure."""
+    if isinstance(outcome, Retry) and run.attempt >= run.max_attempts:
+        return "failed"
+    word = kind(outcome)
+    return _EVENTS.get(word, word)
