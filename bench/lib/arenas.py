@@ -13,6 +13,8 @@ class Arena(ABC):
 
     name: str
     ways: tuple[str, ...] = ("dibs", "limit")
+    url: str | None = None
+    """Where the store that was opened last is; None if only its own process can find it."""
 
     async def start(self) -> None:  # noqa: B027 (a store may need nothing)
         """Bring up what the store needs."""

@@ -183,8 +183,8 @@ class PostgresArena(Arena):
 
     async def start(self) -> None:
         self._server.start()
-        self.url = self._server.create_database("bench")
-        store = open_store(f"{self.url}?migrate=auto&pool=1")
+        url = self.url = self._server.create_database("bench")
+        store = open_store(f"{url}?migrate=auto&pool=1")
         await store.setup()
         await store.close()
         await _execute(self.url, text_of("sql/textbook_table.sql"))

@@ -88,6 +88,7 @@ class RedisArena(Arena):
 
     async def start(self) -> None:
         self._server.start()
+        self.url = self._server.url()
 
     async def stop(self) -> None:
         self._server.stop()

@@ -110,6 +110,7 @@ class SQLiteArena(Arena):
             old.unlink()
         self._files += 1
         path = self._folder / f"run-{self._files}.db"
+        self.url = f"sqlite:///{path}?synchronous=full"
         store = await self._open_store(path)
         if way == "dibs":
             return DibsWay(store)

@@ -19,9 +19,6 @@ class Hooks:
     def __contains__(self, event: str) -> bool:
         return event in self._hooks
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     async def call(self, event: str) -> None:
         """Call the hooks of the event one after the other."""
         for hook in self._hooks.get(event, ()):

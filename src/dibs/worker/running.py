@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import copy_context
 from time import monotonic
 
 from dibs.attempt import running
@@ -39,7 +40,9 @@ class Runner:
         self._settler = settler
         self._stats = stats
         self._hooks = hooks
+        self._tells_starts = "started" in hooks
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
@@ -108,6 +111,8 @@ class Runner:
             else:
                 return
             runs = [run for run in self._next(line) if self._startable(run, now)]
+            if runs and runs[0].plan.batch is not None:
+                runs = self._as_batch(runs)
             if runs:
                 self._start(runs)
 
@@ -122,20 +127,16 @@ class Runner:
 
     def _start(self, runs: list[Run]) -> None:
         first = runs[0]
-        if first.plan.batch is not None:
-            runs = self._as_batch(runs)
-            if not runs:
-                return
-            first = runs[0]
         self.free -= 1
         if first.plan.in_process:
             self.free_processes -= 1
         self._stats.started += len(runs)
         coroutine = self._attempt(first) if first.plan.batch is None else self._attempt_batch(first)
-        handle = self._loop.create_task(coroutine, name=first.claim.task)
+        # Started from the end of another attempt, as most are: its context must not be inherited.
+        handle = self._loop.create_task(coroutine, name=first.claim.task, context=self._context.copy())
         for run in runs:
             run.handle = handle
-            if self._hooks:
+            if self._tells_starts:
                 self._hooks.fire("started", run, None)
 
     def _as_batch(self, runs: list[Run]) -> list[Run]:

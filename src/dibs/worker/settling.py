@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from datetime import timedelta
 
 from dibs.errors import StoreUnavailable
@@ -37,6 +38,7 @@ class Settler:
         self._weather = weather
         self._settled = settled
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._waiting: deque[Ended] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
@@ -47,7 +49,7 @@ class Settler:
         run.ended = True
         self._waiting.append((run, outcome))
         if self._sending is None:
-            self._sending = self._loop.create_task(self._send())
+            self._sending = self._loop.create_task(self._send(), context=self._context.copy())
 
     async def close(self, seconds: float) -> int:
         """Settle what is left, for so long at most; answers how many outcomes did not get through."""

@@ -157,10 +157,10 @@ class Shift:
 
     def _settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """The store has answered."""
-        hooks, stats = self._hooks, self._stats
+        hooks, stats, quietly = self._hooks, self._stats, "succeeded" not in self._hooks
         self._held.difference_update([run for run, _ in batch])
         for (run, outcome), verdict in zip(batch, verdicts, strict=True):
-            if type(outcome) is Succeeded and verdict is Verdict.ACCEPTED and not hooks:
+            if type(outcome) is Succeeded and verdict is Verdict.ACCEPTED and quietly:
                 stats.succeeded += 1
                 continue
             if verdict is Verdict.LOST:

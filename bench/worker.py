@@ -1,0 +1,76 @@
+"""Measure a worker end to end: a no-op async handler, the jobs queued before it starts, default settings.
+
+    python bench/worker.py
+    python bench/worker.py --store postgres,redis --jobs 50000 --rounds 3
+
+Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker. It is
+proved that every job ran once before a figure is printed; otherwise the exit status is 2.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+_ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
+
+from bench.lib.arenas import STORES, arena  # noqa: E402
+from bench.lib.environment import environment  # noqa: E402
+from bench.lib.race import DiscrepancyError  # noqa: E402
+from bench.lib.shifts import Shift, shift  # noqa: E402
+
+
+@click.command(help="Measure a worker end to end, on each store.")
+@click.option("--store", "stores", default=",".join(STORES), show_default=True, help="Names, with commas between them.")
+@click.option("--jobs", type=click.IntRange(min=1), default=50_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/worker.json")
+def main(stores: str, jobs: int, rounds: int, concurrency: int, json_path: Path) -> None:
+    names = stores.split(",")
+    if unknown := [name for name in names if name not in STORES]:
+        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    try:
+        found, versions = asyncio.run(measure(names, jobs, rounds, concurrency))
+    except DiscrepancyError as problem:
+        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
+        sys.exit(2)
+    show(found)
+    json_path.parent.mkdir(parents=True, exist_ok=True)
+    report = {"environment": environment(versions), "worker": found}
+    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+
+
+async def measure(names: list[str], jobs: int, rounds: int, concurrency: int) -> tuple[list[Shift], dict[str, str]]:
+    """Store by store."""
+    found: list[Shift] = []
+    versions: dict[str, str] = {}
+    for name in names:
+        ground = arena(name)
+        try:
+            await ground.start()
+            versions |= ground.versions()
+            found.append(await shift(ground, jobs, rounds, concurrency))
+        finally:
+            await ground.stop()
+    return found, versions
+
+
+def show(found: list[Shift]) -> None:
+    table = Table(title="Worker, no-op async handler, jobs per second")
+    for column in ("store", "worker", "claim + settle of 200", "% of that", "jobs a claim"):
+        table.add_column(column, justify="left" if column == "store" else "right")
+    for each in found:
+        table.add_row(
+            each.store, f"{each.rate:,.0f}", f"{each.bulk:,.0f}", f"{each.of_bulk:.0%}", f"{each.claims:,.0f}"
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
