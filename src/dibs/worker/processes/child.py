@@ -90,8 +90,7 @@ class Child:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self._attempts: tuple[RemoteAttempt, ...] = ()
+        self._calls: SimpleQueue[tuple[Call, tuple[RemoteAttempt, ...]] | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._coroutine: asyncio.Task[Any] | None = None
         self._busy = False
@@ -102,35 +101,31 @@ class Child:
         signal.signal(signal.SIGTERM, self._on_term)
         threading.Thread(target=self._listen, name="dibs-worker-line", daemon=True).start()
         try:
-            while (call := self._calls.get()) is not None:
-                self._answer(call)
+            while (given := self._calls.get()) is not None:
+                self._answer(*given)
         finally:
             if self._loop is not None:
                 self._loop.run_until_complete(self._loop.shutdown_asyncgens())
                 self._loop.close()
 
     def _listen(self) -> None:
+        attempts: tuple[RemoteAttempt, ...] = ()
         while True:
             match self._line.receive():
                 case Call() as call:
+                    attempts = _attempts(call, self._line)
                     self._line.send(Begun())
-                    self._calls.put(call)
+                    self._calls.put((call, attempts))
                 case Lease(index, locked_until, cancelled, lost):
-                    attempts = self._attempts
-                    if index < len(attempts):
-                        attempts[index].locked_until = locked_until
-                        attempts[index].cancelled = cancelled
-                        attempts[index].lost = lost
+                    attempts[index].locked_until = locked_until
+                    attempts[index].cancelled = cancelled
+                    attempts[index].lost = lost
                 case Stop():
                     self._calls.put(None)
                 case None:
                     _vanish()
 
-    def _answer(self, call: Call) -> None:
-        attempts = tuple(RemoteAttempt(claim, index, self._line) for index, claim in enumerate(call.claims))
-        for attempt in attempts:
-            attempt.batch = attempts
-        self._attempts = attempts
+    def _answer(self, call: Call, attempts: tuple[RemoteAttempt, ...]) -> None:
         answer: FromChild
         try:
             self._busy = True
@@ -142,7 +137,6 @@ class Child:
             self._busy = False
         if self._terminated:
             _die_of(signal.SIGTERM)
-        self._attempts = ()
         _flush()
         self._line.send(answer)
 
@@ -185,6 +179,13 @@ class Child:
             raise Terminated(128 + number)
         else:
             _die_of(signal.SIGTERM)
+
+
+def _attempts(call: Call, line: Line) -> tuple[RemoteAttempt, ...]:
+    attempts = tuple(RemoteAttempt(claim, index, line) for index, claim in enumerate(call.claims))
+    for attempt in attempts:
+        attempt.batch = attempts
+    return attempts
 
 
 async def _kept(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:

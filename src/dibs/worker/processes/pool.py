@@ -21,7 +21,7 @@ from dibs.worker.processes.reference import check, refer, refuse_while_importing
 
 _GUARD = Path(__file__).with_name("guard.py")
 _STARTS = 3
-_NEWS = 0.5
+_NEWS = 0.5  # seconds until a handler knows what a heartbeat has learnt
 
 Answer = Returned | Raised | Mixed
 
@@ -125,18 +125,17 @@ class ProcessPool:
         gone: "asyncio.Future[None]",
         attempts: tuple[Attempt, ...],
     ) -> Answer | None:
-        sent = [_news(index, attempt) for index, attempt in enumerate(attempts)]
+        known = [_news(index, Attempt(attempt.claim)) for index, attempt in enumerate(attempts)]
+        both: set[asyncio.Future[Any]] = {listening, gone}
         while not listening.done() and not gone.done():
-            both: set[asyncio.Future[Any]] = {listening, gone}
-            await asyncio.wait(both, timeout=_NEWS, return_when=asyncio.FIRST_COMPLETED)
             for index, attempt in enumerate(attempts):
-                news = _news(index, attempt)
-                if news != sent[index] and not listening.done() and not gone.done():
-                    sent[index] = news
+                if (news := _news(index, attempt)) != known[index]:
+                    known[index] = news
                     await _try_send(child, news)
+            await asyncio.wait(both, timeout=_NEWS, return_when=asyncio.FIRST_COMPLETED)
         if listening.done() and (answer := listening.result()) is not None:
             return answer
-        # A handler that closed every file it found has cut the line: then nothing will ever come.
+        # One that has cut the line without ending will never say anything again.
         await child.ended_within(self._patience)
         # What it said last may still be on its way to us; a fork of it may keep the line open, so don't wait long.
         done, _ = await asyncio.wait({listening}, timeout=_NEWS)

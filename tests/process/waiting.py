@@ -1,0 +1,45 @@
+"""Waiting for what other processes do: for a condition, never for a time."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LONGEST = 30.0
+
+
+def wait_until(condition: Callable[[], object], what: str = "") -> None:
+    deadline = time.monotonic() + LONGEST
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LONGEST:g} s in vain {what}"
+        time.sleep(0.01)
+
+
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    deadline = time.monotonic() + LONGEST
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LONGEST:g} s in vain {what}"
+        await asyncio.sleep(0.01)
+
+
+def running(pid: int) -> bool:
+    """Whether the process runs code: a zombie that init has not collected yet does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def complete(note: Path) -> bool:
+    """Whether the note has been written to its end."""
+    return note.exists() and note.read_text().endswith("\n")
+
+
+def numbers(note: Path) -> list[int]:
+    return [int(word) for word in note.read_text().split()]
