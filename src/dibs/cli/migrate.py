@@ -5,7 +5,7 @@ import json
 
 import click
 
-from dibs.cli.options import json_option, url_option
+from dibs.cli.options import json_option, store_options
 from dibs.stores.schema import open_schema
 
 
@@ -28,7 +28,7 @@ def migrate(context: click.Context) -> None:
 
 
 @migrate.command()
-@url_option
+@store_options
 @json_option
 def up(url: str, as_json: bool) -> None:
     """Apply what is pending."""
@@ -40,7 +40,7 @@ def up(url: str, as_json: bool) -> None:
 
 
 @migrate.command()
-@url_option
+@store_options
 @json_option
 def status(url: str, as_json: bool) -> None:
     """Say which version the store has. Exit code 1 if anything is pending."""
@@ -56,7 +56,7 @@ def status(url: str, as_json: bool) -> None:
 
 
 @migrate.command()
-@url_option
+@store_options
 def dump(url: str) -> None:
     """Print the schema as the database holds it."""
     click.echo(asyncio.run(open_schema(url).dump()), nl=False)

@@ -1,0 +1,94 @@
+"""``dibs enqueue``: one job, by hand."""
+
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from os import environ
+from typing import Any
+
+import click
+
+from dibs.app import App
+from dibs.cli import kinds, show
+from dibs.cli.locate import load_app
+from dibs.cli.options import administering, app_option, complete_queue, complete_task, json_option, resolve_url, run
+from dibs.clock import system_clock
+from dibs.errors import Refused
+from dibs.job import Enqueued, NewJob
+
+
+@click.command()
+@click.argument("task", shell_complete=complete_task)
+@click.option("--args", "whole", type=kinds.Json(), metavar="JSON", help="All arguments as a JSON object; - reads it.")
+@click.option("-a", "--arg", "single", multiple=True, type=kinds.Pair(), metavar="NAME=VALUE", help="One argument.")
+@click.option("--queue", shell_complete=complete_queue, help="[default: the task's with --app, else default]")
+@click.option("--priority", type=click.IntRange(-32768, 32767), help="Smaller runs first.")
+@click.option("--delay", type=kinds.Span(), metavar="SPAN", help="Not before so long from now: 90s, 5m, 1h30m, 2d.")
+@click.option("--run-at", type=kinds.Moment(ahead=True), metavar="WHEN", help="Not before: 2030-01-31T14:30Z.")
+@click.option("--key", help="At most one unfinished job of a queue has it.")
+@click.option("--max-attempts", type=click.IntRange(1, 1000), help="How often it may be tried.")
+@click.option("--url", metavar="URL", help="The store.  [env: DIBS_URL]")
+@app_option(expose_value=True)
+@json_option
+def enqueue(
+    *,
+    task: str,
+    whole: Any,
+    single: tuple[tuple[str, Any], ...],
+    url: str | None,
+    app: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Enqueue a job of TASK and print its id.
+
+    A value is JSON if it looks like JSON (7, true, [1, 2]), else text. With --app the arguments are checked against
+    the task before anything is stored, and its queue and other options count.
+
+    \b
+      dibs enqueue send_mail -a to=ada@example.com -a urgent=true
+      dibs enqueue send_mail --args '{"to": "ada@example.com"}' --delay 10m
+      dibs enqueue send_mail -a to=ada@example.com --app shop.tasks:app
+      echo '{"to": "ada@example.com"}' | dibs enqueue send_mail --args - --key mail-ada
+    """
+    args = _arguments(whole, single)
+    if given["delay"] is not None and given["run_at"] is not None:
+        raise click.UsageError("say --delay or --run-at, not both")
+    options = {name: value for name, value in given.items() if value is not None}
+    path = app or environ.get("DIBS_APP")
+    job = _unchecked(task, args, options) if path is None else _checked(load_app(path), task, args, options)
+    answer = run(_send(resolve_url(url, app), job))
+    if as_json:
+        show.emit({"id": answer.id, "created": answer.created, "task": job.task, "queue": job.queue})
+        return
+    click.echo(answer.id)
+    if not answer.created:
+        click.echo(f"key {job.key} is busy in queue {job.queue}: the job that has it was not replaced", err=True)
+
+
+def _arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    if whole is not None and not isinstance(whole, dict):
+        raise click.UsageError("--args must be a JSON object: '{\"name\": value}'")
+    return {**(whole or {}), **dict(single)}
+
+
+def _unchecked(task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
+    delay: timedelta | None = options.pop("delay", None)
+    run_at: datetime | None = options.pop("run_at", None)
+    due = run_at if delay is None else system_clock() + delay
+    return NewJob(task=task, args=args, run_at=due, **options)
+
+
+def _checked(app: App, name: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
+    task = app.tasks.by_name.get(name)
+    if task is None:
+        near = get_close_matches(name, app.tasks.by_name, n=1) or sorted(app.tasks.by_name)[:5]
+        known = f"did you mean {near[0]}?" if len(near) == 1 else f"it has {', '.join(near) or 'none'}"
+        raise Refused(f"the app has no task {name!r}: {known}")
+    # What came as JSON is read as a worker would read it: text becomes a datetime where the task wants one.
+    positional, named = task.signature.unpack(args)
+    return task.options(**options).job(*positional, **named)
+
+
+async def _send(url: str, job: NewJob) -> Enqueued:
+    async with administering(url, create=True) as admin:
+        return (await admin.enqueue([job]))[0]

@@ -1,0 +1,131 @@
+"""``dibs queues``: list, pause, resume, and the order of equals."""
+
+import click
+from rich.text import Text
+
+from dibs.admin import Admin, Queue
+from dibs.cli import show
+from dibs.cli.options import administering, complete_queue, json_option, run, store_options
+from dibs.clock import system_clock
+from dibs.job import Order, State
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def queues(context: click.Context) -> None:
+    """List queues, pause and resume them.
+
+    \b
+      dibs queues
+      dibs queues pause mail
+      dibs queues resume mail
+      dibs queues order mail lifo
+    """
+    if context.invoked_subcommand is None:
+        # Parsed like any other command: context.invoke() would not look at the environment.
+        with _list.make_context("list", [], parent=context) as asked:
+            _list.invoke(asked)
+
+
+@queues.command("list")
+@store_options
+@json_option
+def _list(url: str, as_json: bool) -> None:
+    """Show every queue: how many jobs in each state, how late the oldest is, who serves it.
+
+    \b
+      dibs queues list
+      dibs queues list --json | jq '.[] | select(.due > 1000) | .name'
+    """
+    found = run(_look(url))
+    if as_json:
+        show.emit(found)
+    elif not found:
+        click.echo("no queues yet: the first job of a queue makes it")
+    else:
+        _print(found)
+
+
+async def _look(url: str) -> list[Queue]:
+    async with administering(url) as admin:
+        return await admin.queues()
+
+
+def _print(found: list[Queue]) -> None:
+    now, screen = system_clock(), show.console()
+    table = show.Grid("QUEUE…", ">DUE", ">SCHED?", ">RUN", ">DONE?", ">FAIL", ">WORKERS", "OLDEST", "")
+    for queue in found:
+        table.row(
+            show.one_line(queue.name),
+            f"{queue.due:,}",
+            f"{queue.scheduled + queue.states[State.WAITING]:,}",
+            f"{queue.states[State.RUNNING]:,}",
+            f"{queue.states[State.SUCCEEDED]:,}",
+            Text(f"{queue.states[State.FAILED]:,}", style="red" if queue.states[State.FAILED] else ""),
+            Text(str(len(queue.workers)), style="red" if queue.due and not queue.workers else ""),
+            "–" if queue.oldest_due is None else show.span(now - queue.oldest_due),
+            marks(queue),
+        )
+    show.put(screen, table.fit(screen.width))
+
+
+def marks(queue: Queue) -> Text:
+    """What is unusual about the queue."""
+    return Text(" ".join(["paused"] * queue.paused + ["lifo"] * (queue.order is Order.LIFO)), style="yellow")
+
+
+@queues.command()
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE…", shell_complete=complete_queue)
+@store_options
+@json_option
+def pause(names: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Give out no more jobs of QUEUE. Those that run go on.
+
+    \b
+      dibs queues pause mail reports
+    """
+    run(_change(url, "pause", names))
+    _tell(as_json, names, "paused", "running jobs go on, nothing new starts")
+
+
+@queues.command()
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE…", shell_complete=complete_queue)
+@store_options
+@json_option
+def resume(names: tuple[str, ...], url: str, as_json: bool) -> None:
+    """Give out jobs of QUEUE again.
+
+    \b
+      dibs queues resume mail
+    """
+    run(_change(url, "resume", names))
+    _tell(as_json, names, "resumed", "workers take its jobs again")
+
+
+@queues.command()
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+@click.argument("order", type=click.Choice([order.value for order in Order]))
+@store_options
+@json_option
+def order(name: str, order: str, url: str, as_json: bool) -> None:
+    """Hand out the oldest (fifo) or the newest (lifo) of jobs of equal priority first.
+
+    \b
+      dibs queues order mail lifo
+    """
+    run(_change(url, "order", (name,), Order(order)))
+    _tell(as_json, (name,), str(Order(order).value), "from the next claim on")
+
+
+async def _change(url: str, verb: str, names: tuple[str, ...], *more: Order) -> None:
+    async with administering(url, create=True) as admin:
+        change = {"pause": Admin.pause, "resume": Admin.resume, "order": Admin.order}[verb]
+        for name in names:
+            await change(admin, name, *more)  # type: ignore[operator]
+
+
+def _tell(as_json: bool, names: tuple[str, ...], what: str, meaning: str) -> None:
+    if as_json:
+        show.emit({"queues": names, "action": what})
+    else:
+        click.echo(f"{', '.join(names)}: {what}, {meaning}")

@@ -1,0 +1,139 @@
+"""``dibs work``: run the tasks of an app."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dibs.app import App
+from dibs.cli import kinds, logs, show
+from dibs.cli.locate import load_app
+from dibs.cli.options import complete_queue
+from dibs.cli.reload import reloading
+from dibs.errors import ConfigurationError
+from dibs.stores import scheme_of
+from dibs.worker import Stats, Worker, run_with_signals
+from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
+
+URL_VARIABLE = "DIBS_WORK_URL"
+"""How a worker's processes learn of ``--url``: a command line, with the password in it, is there for all to see."""
+OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
+"""What is not a setting of the worker itself."""
+
+
+@click.command()
+@click.argument("app", envvar="DIBS_APP", metavar="APP")
+@click.option(
+    "-q",
+    "--queues",
+    type=kinds.Queues(),
+    metavar="A,B | A=3,B=1",
+    shell_complete=complete_queue,
+    help="Queues in strict order, or with weights.  [default: those of the app's tasks, evenly]",
+)
+@click.option("-c", "--concurrency", type=click.IntRange(1), metavar="N", help="Jobs at once.  [default: 100]")
+@click.option("-p", "--processes", default=1, show_default=True, type=click.IntRange(1, 1000), help="Worker processes.")
+@click.option("-n", "--name", help="The worker's name, unlike all others.  [default: host, pid, a random part]")
+@click.option("--lease", type=kinds.Span(), metavar="SPAN", help="How long an unrenewed claim lasts.  [default: 30s]")
+@click.option("--grace", type=kinds.Span(), metavar="SPAN", help="What SIGTERM leaves to running jobs.  [default: 30s]")
+@click.option("--prefetch", type=click.IntRange(0), metavar="N", help="Jobs claimed ahead.  [default: tunes itself]")
+@click.option("--drain", is_flag=True, help="End when no job is due, instead of waiting for more.")
+@click.option("--reload", is_flag=True, help="Start again when a .py file below this folder changes. For development.")
+@click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
+@click.option("--url", envvar=URL_VARIABLE, metavar="URL", help="Another store than the app's.")
+@click.option("--json", "as_json", is_flag=True, help="Log in JSON, a line each; with --drain, print what was done.")
+def work(**given: Any) -> None:
+    """Run the tasks of APP (module:app, or module) until stopped.
+
+    SIGTERM or Ctrl-C: finishes what runs within the grace time, gives back the rest. A second one ends it now.
+    With --processes, SIGHUP restarts the processes one after the other. Exit code 78: the app cannot be loaded, or
+    the configuration is wrong; starting it again does not help.
+
+    \b
+      dibs work shop.tasks:app
+      dibs work shop.tasks --queues mail,default --concurrency 20
+      dibs work shop.tasks --queues mail=3,default=1 --processes 4
+      dibs work shop.tasks --drain --json
+    """
+    logs.configure(given["log_level"], given["as_json"])
+    if given["reload"]:
+        sys.exit(reloading(_command(given), Path.cwd()))
+    if given["processes"] > 1:
+        sys.exit(_supervised(given))
+    follow_supervisor()
+    app = load_app(given["app"])
+    if given["url"] is not None:
+        app.url = given["url"]
+    stats = _run(_worker(app, given))
+    if given["drain"] and given["as_json"]:
+        show.emit(stats)
+
+
+def _worker(app: App, given: Mapping[str, Any]) -> Worker:
+    settings = {name: value for name, value in given.items() if name not in OURS and value is not None}
+    settings["until_empty"] = settings.pop("drain")
+    settings.setdefault("queues", served(app))
+    number = os.environ.get(NUMBER_VARIABLE)
+    if number is not None and "name" in settings:
+        settings["name"] += f"-{number}"
+    return Worker(app.tasks, app.open_store, retention=app.retention, **settings)
+
+
+def served(app: App) -> Sequence[str] | dict[str, int]:
+    """The queues of the app's tasks, each with the same chance: none of them waits for another to be empty."""
+    queues = sorted({task.defaults.queue for task in app.tasks.by_name.values()})
+    if not queues:
+        raise ConfigurationError("the app has no tasks: declare one with @app.task, and name the module that does")
+    return dict.fromkeys(queues, 1) if len(queues) > 1 else queues
+
+
+# --- one process --------------------------------------------------------------------------------------------
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; it is never required."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _run(worker: Worker) -> Stats:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run_with_signals(worker))
+
+
+# --- several, or again and again ----------------------------------------------------------------------------
+
+
+def _supervised(given: Mapping[str, Any]) -> int:
+    if given["url"] is not None and scheme_of(given["url"]) == "memory":
+        raise ConfigurationError("memory:// lives in one process: leave out --processes, or use sqlite:///jobs.db")
+    return supervise(_command(given), given["processes"], finite=given["drain"])
+
+
+def _command(given: Mapping[str, Any]) -> list[str]:
+    """The same command for one process, without what only the parent does."""
+    command = [sys.executable, "-m", "dibs", "work", given["app"], "--log-level", given["log_level"]]
+    queues = given["queues"]
+    if queues is not None:
+        weighed = isinstance(queues, Mapping)
+        command += ["--queues", ",".join(f"{name}={queues[name]}" if weighed else name for name in queues)]
+    if given["url"] is not None:
+        os.environ[URL_VARIABLE] = given["url"]
+    for option in ("concurrency", "name", "prefetch"):
+        if given[option] is not None:
+            command += [f"--{option}", str(given[option])]
+    for option in ("lease", "grace"):
+        span: timedelta | None = given[option]
+        if span is not None:
+            command += [f"--{option}", f"{span.total_seconds()}s"]
+    if given["reload"]:
+        command += ["--processes", str(given["processes"])]
+    return command + ["--drain"] * given["drain"] + ["--json"] * given["as_json"]

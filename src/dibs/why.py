@@ -1,0 +1,224 @@
+"""Why a job is not running: what exactly keeps it, by name and with times."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+
+from dibs.admin import Admin, Queue, Worker
+from dibs.clock import to_micros
+from dibs.job import FINISHED, UNFINISHED, Filter, Job, Order, State
+from dibs.store import Store
+
+LOOKED_AT = 10_000
+"""The most queued jobs that are compared to count those ahead."""
+
+
+class Reason(StrEnum):
+    """What keeps a job, in one word for programs."""
+
+    UNKNOWN = "unknown"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    WAITING_FOR_STEP = "waiting_for_step"
+    LEASED = "leased"
+    CANCEL_ASKED = "cancel_asked"
+    LEASE_EXPIRED = "lease_expired"
+    QUEUE_PAUSED = "queue_paused"
+    NOT_DUE = "not_due"
+    NO_WORKER = "no_worker"
+    TASK_UNKNOWN = "task_unknown"
+    WORKERS_BUSY = "workers_busy"
+    BEHIND_OTHERS = "behind_others"
+    NEXT_IN_LINE = "next_in_line"
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a job from running, for people (``sentence``) and for programs (the rest)."""
+
+    id: UUID
+    reason: Reason
+    """The first of all: the others do not matter before it is gone."""
+    sentence: str
+    also: tuple[Reason, ...] = ()
+    """What would keep it besides."""
+    state: State | None = None
+    until: datetime | None = None
+    """When it is due, or when its lease ends."""
+    worker: str | None = None
+    """Who holds it."""
+    ahead: int | None = None
+    """How many jobs come first; None if nobody counted that far."""
+
+
+class _Block(msgspec.Struct, frozen=True):
+    reason: Reason
+    text: str
+    until: datetime | None = None
+    ahead: int | None = None
+
+
+async def why(store: Store, id: UUID, now: datetime) -> Explanation:
+    """Name what keeps the job from running, as it is at ``now``."""
+    job = await store.get(id)
+    if job is None:
+        sentence = f"There is no job {id}: it was never stored here, or it was deleted or pruned."
+        return Explanation(id=id, reason=Reason.UNKNOWN, sentence=sentence)
+    if job.state in FINISHED:
+        return _explain(job, [_finished(job, now)])
+    if job.state is State.WAITING:
+        return _explain(job, [await _needs(store, job)])
+    admin = Admin(store, lambda: now)
+    workers = await admin.workers()
+    if job.state is State.RUNNING:
+        return _explain(job, list(_running(job, workers, now)))
+    queues = {queue.name: queue for queue in await admin.queues()}
+    blocks = list(_queued(job, queues.get(job.queue), workers, now))
+    if not blocks:
+        blocks = [await _in_line(admin, job, queues[job.queue], workers, now)]
+    return _explain(job, blocks)
+
+
+def _explain(job: Job, blocks: Sequence[_Block]) -> Explanation:
+    first, *others = blocks
+    sentence = "; besides, ".join(block.text for block in blocks)
+    return Explanation(
+        id=job.id,
+        reason=first.reason,
+        sentence=f"{sentence[0].upper()}{sentence[1:]}.",
+        also=tuple(block.reason for block in others),
+        state=job.state,
+        until=first.until,
+        worker=job.worker if job.state is State.RUNNING else None,
+        ahead=first.ahead,
+    )
+
+
+def _finished(job: Job, now: datetime) -> _Block:
+    attempts = f"{job.attempts} attempt{'' if job.attempts == 1 else 's'}"
+    when = "" if job.finished_at is None else f" {_when(job.finished_at, now)}"
+    match job.state:
+        case State.SUCCEEDED:
+            return _Block(Reason.SUCCEEDED, f"it succeeded{when}, after {attempts}, on worker {job.worker}")
+        case State.FAILED:
+            error = job.errors[-1].error.partition("\n")[0] if job.errors else "no error was recorded"
+            again = f"dibs jobs requeue {job.id} runs it again"
+            return _Block(Reason.FAILED, f"it failed{when}, after {attempts}: {error.rstrip('.')} ({again})")
+        case _:
+            return _Block(Reason.CANCELLED, f"it was cancelled{when}")
+
+
+async def _needs(store: Store, job: Job) -> _Block:
+    if job.flow is None:
+        return _Block(Reason.WAITING_FOR_STEP, "it waits for a step that it needs")
+    page = await store.find(Filter(flows=(job.flow,), states=tuple(UNFINISHED)), limit=1_000)
+    steps = sorted({other.step or str(other.id) for other in page.jobs if other.id != job.id})
+    named = ", ".join(steps[:5]) + (f" and {len(steps) - 5} others" if len(steps) > 5 else "")
+    return _Block(
+        Reason.WAITING_FOR_STEP,
+        f"it is a step of flow {job.flow} and waits for the steps that it needs; unfinished are {named or 'none'}",
+    )
+
+
+def _running(job: Job, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:
+    until = job.locked_until or now
+    holder = f"worker {job.worker}"
+    if until > now:
+        started = "" if job.started_at is None else f" since {_when(job.started_at, now)}"
+        if job.cancel_asked:
+            text = f"it runs on {holder}, a cancel was asked: the worker learns of it at its next heartbeat"
+            yield _Block(Reason.CANCEL_ASKED, f"{text} (lease until {_clock(until)})", until)
+        else:
+            text = f"it is running: leased by {holder}{started}, until {_clock(until)} unless renewed"
+            yield _Block(Reason.LEASED, text, until)
+        return
+    after = "the next claim runs it again"
+    if job.cancel_asked:
+        after = "the next claim or sweep ends it as cancelled"
+    elif job.attempts >= job.max_attempts:
+        after = f"the next claim or sweep fails it, as all {job.max_attempts} attempts are used"
+    yield _Block(Reason.LEASE_EXPIRED, f"the lease of {holder} expired {_when(until, now)}, {after}", until)
+    # Who only ever claimed, and let the lease go, is no sign of life.
+    yield from _unserved(job, [worker for worker in workers if worker.name != job.worker or worker.seen_at])
+
+
+def _queued(job: Job, queue: Queue | None, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:
+    if job.run_at > now:
+        tried = f" (attempt {job.attempts + 1} of {job.max_attempts})" if job.attempts else ""
+        yield _Block(Reason.NOT_DUE, f"it is not due until {_when(job.run_at, now)}{tried}", job.run_at)
+    if queue is not None and queue.paused:
+        text = f"queue {job.queue} is paused (dibs queues resume {job.queue})"
+        yield _Block(Reason.QUEUE_PAUSED, text)
+    yield from _unserved(job, workers)
+
+
+def _unserved(job: Job, workers: Sequence[Worker]) -> Iterator[_Block]:
+    serving = [worker for worker in workers if worker.live and worker.serves(job.queue)]
+    if not serving:
+        text = f"no live worker serves queue {job.queue}"
+        gone = [worker.name for worker in workers if not worker.live and worker.serves(job.queue)]
+        yield _Block(Reason.NO_WORKER, f"{text} (gone: {_some(gone)})" if gone else text)
+    elif not any(worker.knows(job.task) for worker in serving):
+        names = _some([worker.name for worker in serving])
+        text = f"none of the live workers of queue {job.queue} ({names}) knows task {job.task}"
+        yield _Block(Reason.TASK_UNKNOWN, text)
+
+
+async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worker], now: datetime) -> _Block:
+    able = [worker for worker in workers if worker.live and worker.serves(job.queue) and worker.knows(job.task)]
+    ahead = await _ahead(admin, job, queue, able, now)
+    if ahead is None:
+        text = f"it is behind some of the {queue.due - 1:,} other due jobs of queue {job.queue}"
+        return _Block(Reason.BEHIND_OTHERS, f"{text}, which {_some([worker.name for worker in able])} works through")
+    if ahead:
+        others = "one other" if ahead == 1 else f"{ahead:,} others"
+        return _Block(Reason.BEHIND_OTHERS, f"it is behind {others} in queue {job.queue}", ahead=ahead)
+    if all(worker.full for worker in able):
+        busy = _some([f"{worker.name} runs {worker.running} of {worker.concurrency}" for worker in able])
+        text = f"it is next in queue {job.queue}, but every worker that could run it is full: {busy}"
+        return _Block(Reason.WORKERS_BUSY, text, ahead=0)
+    names = _some([worker.name for worker in able])
+    return _Block(Reason.NEXT_IN_LINE, f"it is next in queue {job.queue}: {names} takes it in a moment", ahead=0)
+
+
+async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], now: datetime) -> int | None:
+    """How many due jobs the same workers take before this one; None if there are too many to look at."""
+    if queue.states[State.QUEUED] > LOOKED_AT:
+        return None
+    mine, ahead = _place(job, queue.order), 0
+    async for other in admin.every(Filter(queues=(job.queue,), states=(State.QUEUED,)), LOOKED_AT):
+        if other.run_at <= now and _place(other, queue.order) < mine:
+            ahead += any(worker.knows(other.task) for worker in able)
+    return ahead
+
+
+def _place(job: Job, order: Order) -> tuple[int, int, int]:
+    due, number = to_micros(job.run_at), job.id.int
+    return (job.priority, -due, -number) if order is Order.LIFO else (job.priority, due, number)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%H:%M:%S} UTC"
+
+
+def _when(moment: datetime, now: datetime) -> str:
+    """A moment with its distance: exact enough to act on, short enough to read."""
+    apart = abs(moment - now)
+    near = _span(apart)
+    exact = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{exact} (in {near})" if moment > now else f"{exact} ({near} ago)"
+
+
+def _span(apart: timedelta) -> str:
+    seconds = apart.total_seconds()
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
