@@ -3,8 +3,8 @@
     python bench/worker.py
     python bench/worker.py --store postgres,redis --jobs 50000 --rounds 3
 
-Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker. It is
-proved that every job ran once before a figure is printed; otherwise the exit status is 2.
+Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker.
+It is proved that every job ran once before a figure is printed; otherwise the exit status is 2.
 """
 
 import asyncio

@@ -172,6 +172,7 @@ class PostgresArena(Arena):
     """The newest PostgreSQL found, with fsync and full-page writes on."""
 
     name = "postgres"
+    url: str = ""
     ways = ("dibs", "limit", "textbook", "textbook-forced", "two-phase")
 
     def __init__(self) -> None:

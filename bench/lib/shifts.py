@@ -72,9 +72,7 @@ async def _worker(arena: Arena, jobs: int, concurrency: int) -> tuple[float, flo
         ran: list[int] = []
         counted = Counted(arena, way.store)
         began: list[float] = []
-        worker = Worker(
-            _tasks(ran, began), counted.open, queues=[QUEUE], concurrency=concurrency, until_empty=True
-        )
+        worker = Worker(_tasks(ran, began), counted.open, queues=[QUEUE], concurrency=concurrency, until_empty=True)
         await worker.run()
         seconds = time.perf_counter() - began[0]
         _verify(arena.name, ran, jobs, await way.tally())

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePath
 from types import UnionType
 from typing import Any, Never, NoReturn, Union, Unpack, get_args, get_origin, get_type_hints
@@ -96,9 +97,9 @@ class Signature:
             raise Refused(f"{self.task}: {name}: expected {wanted}, got {type(value).__qualname__}")
         return _as_json(value, f"{self.task}: {name}", plain=name in self._plain)
 
-    def blame(self, stored: Mapping[str, Any], problem: Refused) -> Refused:
-        """What a store said against these arguments, with the name of the one that it meant."""
-        for name, value in stored.items():
+    def blame(self, problem: Refused, *packed: Mapping[str, Any]) -> Refused:
+        """What a store said against packed arguments, with the name of the parameter that it meant."""
+        for name, value in (each for stored in packed for each in stored.items()):
             try:
                 limits.to_json(value, f"{self.task}: {name}", _UNBOUNDED)
             except Refused as found:
@@ -154,7 +155,7 @@ def _in_words(problem: msgspec.ValidationError) -> str:
 def _resolved(task: str, function: Callable[..., Any]) -> inspect.Signature:
     """The signature with real types in it, also where annotations are strings."""
     try:
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(_annotated(function), include_extras=True)
     except (NameError, TypeError) as problem:
         raise ConfigurationError(
             f"task {task}: an annotation cannot be resolved ({problem}): define or import its type at the top of the "
@@ -165,6 +166,13 @@ def _resolved(task: str, function: Callable[..., Any]) -> inspect.Signature:
         parameters=[each.replace(annotation=hints.get(each.name, Any)) for each in signature.parameters.values()],
         return_annotation=hints.get("return", Any),
     )
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the annotations are: of a partial in its function, of an object in its ``__call__``."""
+    if isinstance(function, partial):
+        return _annotated(function.func)
+    return function if hasattr(function, "__annotations__") else type(function).__call__
 
 
 def _single(task: str, signature: inspect.Signature) -> inspect.Signature:

@@ -4,9 +4,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
-from typing import TypeVar
+from typing import Generic, TypeVar
+
+from dibs import forks
 
 T = TypeVar("T")
 
@@ -25,11 +28,13 @@ class Background:
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """Wait for the awaitable. An interrupt of the caller, such as Ctrl-C, cancels it."""
-        future = asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._loop)
+        call = _Call(awaitable)
         try:
-            return future.result()
+            self._loop.call_soon_threadsafe(call.begin)
+            return call.answer.result()
         except BaseException:
-            future.cancel()
+            if not call.answer.done():
+                self._loop.call_soon_threadsafe(call.give_up)
             raise
 
     def close(self) -> None:
@@ -47,19 +52,46 @@ class Background:
         await self._over.wait()
 
 
-async def _awaited(awaitable: Awaitable[T]) -> T:
-    return await awaitable
+class _Call(Generic[T]):
+    """One awaitable on its way through the loop; there before it starts, so that an interrupt at any time finds it."""
+
+    def __init__(self, awaitable: Awaitable[T]) -> None:
+        self.answer: Future[T] = Future()
+        self._awaitable = awaitable
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._deliver)
+
+    def give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> T:
+        return await self._awaitable
+
+    def _deliver(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.answer.cancel()
+        elif (problem := task.exception()) is not None:
+            self.answer.set_exception(problem)
+        else:
+            self.answer.set_result(task.result())
 
 
 class _Shared:
     """The one background loop of this process, made when first asked for."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._background: Background | None = None
-        self._inherited: list[Background | None] = []
+        forks.tell(self)
 
     def get(self) -> Background:
+        if self._pid != os.getpid():  # a server that forks behind Python's back
+            self.forked()
         with self._lock:
             if self._background is None:
                 self._background = Background()
@@ -67,9 +99,9 @@ class _Shared:
             return self._background
 
     def forked(self) -> None:
-        """This is a child: the parent's thread is not here, and its loop must neither be used nor torn down."""
-        self._inherited.append(self._background)
-        self._lock, self._background = threading.Lock(), None
+        """This is a child: the parent's thread is not here, and its loop is not to be touched."""
+        forks.abandon(self._background)
+        self._pid, self._lock, self._background = os.getpid(), threading.Lock(), None
 
 
 def _at_end(close: Callable[[], None]) -> None:
@@ -88,6 +120,5 @@ def _at_end(close: Callable[[], None]) -> None:
 
 
 _shared = _Shared()
-os.register_at_fork(after_in_child=_shared.forked)
 background = _shared.get
 """The background loop of this process."""

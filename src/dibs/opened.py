@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
+from dibs import forks
 from dibs.store import Store
 
 _Life = AsyncGenerator[Store, None]
@@ -32,12 +33,12 @@ class Opened:
         self._make = make
         self._pid = os.getpid()
         self._places: dict[asyncio.AbstractEventLoop, _Place] = {}
-        self._inherited: list[object] = []
+        forks.tell(self)
 
     async def here(self) -> Store:
         """The handle of the running loop, set up."""
-        if self._pid != os.getpid():
-            self._leave_parent()
+        if self._pid != os.getpid():  # a server that forks behind Python's back
+            self.forked()
         loop = asyncio.get_running_loop()
         place = self._places.get(loop)
         if place is None:
@@ -47,8 +48,9 @@ class Opened:
         async with place.lock:
             if place.store is None:
                 await self._forget_ended()
-                place.life = self._live(loop)
+                place.life = self._live(place)
                 place.store = await anext(place.life)
+                self._places[loop] = place
             return place.store
 
     async def close(self) -> None:
@@ -57,7 +59,7 @@ class Opened:
         if place is not None and place.life is not None:
             await place.life.aclose()
 
-    async def _live(self, loop: asyncio.AbstractEventLoop) -> _Life:
+    async def _live(self, place: _Place) -> _Life:
         """A handle for as long as its loop runs.
 
         A generator, because that is what every loop closes when it ends, if it is ended by ``asyncio.run`` or like it:
@@ -68,7 +70,9 @@ class Opened:
             await store.setup()
             yield store
         finally:
-            self._places.pop(loop, None)
+            place.store = None
+            if self._places.get(loop := asyncio.get_running_loop()) is place:
+                del self._places[loop]
             await store.close()
 
     async def _forget_ended(self) -> None:
@@ -80,7 +84,7 @@ class Opened:
                     with suppress(Exception):  # its connections are as dead as their loop
                         await place.store.close()
 
-    def _leave_parent(self) -> None:
-        # Kept, not dropped: to tear down the parent's connections here would reach its sockets.
-        self._inherited.append(self._places)
+    def forked(self) -> None:
+        """This is a child: its parent's handles are left alone, and it opens its own."""
+        forks.abandon(self._places)
         self._pid, self._places = os.getpid(), {}

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
+from dibs.arguments import Signature
+from dibs.errors import Refused
 from dibs.handle import Handle, OpenStore
 from dibs.job import Enqueued, NewJob
 
@@ -26,7 +28,7 @@ class Sending(Generic[R]):
         calls: Calls,
         to_job: Callable[[Any], NewJob],
         store: OpenStore,
-        unpack: Callable[[Any], R],
+        signature: Signature,
         *,
         chunk: int,
         progress: Callable[[int], object] | None,
@@ -34,7 +36,7 @@ class Sending(Generic[R]):
         self._calls = calls
         self._to_job = to_job
         self._store = store
-        self._unpack = unpack
+        self._signature = signature
         self._chunk = chunk
         self._progress = progress
         self._begun = False
@@ -45,7 +47,7 @@ class Sending(Generic[R]):
     async def __aiter__(self) -> AsyncIterator[Handle[R]]:
         async for chunk in self._chunks():
             for sent in chunk:
-                yield Handle(sent.id, sent.created, self._store, self._unpack)
+                yield Handle(sent.id, sent.created, self._store, self._signature.unpack_result)
 
     async def _count(self) -> int:
         created = 0
@@ -59,7 +61,10 @@ class Sending(Generic[R]):
         self._begun = True
         store, done = await self._store(), 0
         async for jobs in self._jobs():
-            sent = await store.enqueue(jobs)
+            try:
+                sent = await store.enqueue(jobs)
+            except Refused as problem:
+                raise self._signature.blame(problem, *(job.args for job in jobs)) from None
             done += len(sent)
             if self._progress is not None:
                 self._progress(done)

@@ -119,7 +119,7 @@ class Task(Generic[P, R]):
         try:
             [sent] = await store.enqueue([job])
         except Refused as problem:
-            raise self.signature.blame(job.args, problem) from None
+            raise self.signature.blame(problem, job.args) from None
         return Handle(sent.id, sent.created, self._store, self.signature.unpack_result)
 
     def handle(self, id: UUID) -> Handle[R]:
@@ -155,9 +155,7 @@ class Task(Generic[P, R]):
         A chunk is stored as a whole or not at all. If a call is refused, the chunks before it are stored.
         """
         limits.limit(chunk)
-        return Sending(
-            calls, self._from_call, self._store, self.signature.unpack_result, chunk=chunk, progress=progress
-        )
+        return Sending(calls, self._from_call, self._store, self.signature, chunk=chunk, progress=progress)
 
     def _from_call(self, call: Any) -> NewJob:
         if type(call) is NewJob:

@@ -235,8 +235,8 @@ def shadowed() -> int:
 first_shadowed = process()(shadowed)
 
 
-@process()
-def shadowed() -> int:  # type: ignore[no-redef]
+@process()  # type: ignore[no-redef]
+def shadowed() -> int:
     return 2
 
 

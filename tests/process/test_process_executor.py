@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psutil
 import pytest
 import pytest_asyncio
 
@@ -24,7 +23,7 @@ from dibs.signals import Fail, Retry, Snooze
 from dibs.task import Task
 from dibs.worker.processes import HandlerError, ProcessDied, ProcessPool, caused_by
 from tests.process import handlers
-from tests.process.waiting import complete, numbers, running, until, wait_until
+from tests.process.waiting import children, complete, numbers, running, until, wait_until
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
@@ -40,7 +39,7 @@ def attempt(task: Task[..., Any], **args: Any) -> Attempt:
 def belongings() -> tuple[set[int], int, int]:
     """The processes, threads and files that a pool could leave behind."""
     threads = sum(thread.name.startswith("dibs-child") for thread in threading.enumerate())
-    return {each.pid for each in psutil.Process().children()}, threads, len(os.listdir("/proc/self/fd"))
+    return children(), threads, len(os.listdir("/proc/self/fd"))
 
 
 @pytest_asyncio.fixture

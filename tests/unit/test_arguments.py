@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Required, TypedDict, Unpack
 from uuid import UUID, uuid4
@@ -174,6 +175,18 @@ def test_annotations_that_are_strings_are_resolved() -> None:
     signature = Signature.of(stringly.ship)
     parcel = stringly.Parcel(Decimal("1.5"))
     assert signature.unpack(signature.pack((parcel,), {})) == ((parcel, None), {})
+
+
+def test_a_partial_and_an_object_that_can_be_called_have_signatures_too() -> None:
+    class Sender:
+        def __call__(self, to: str) -> Order:
+            return Order(1)
+
+    bound = Signature.of(partial(resize, 1), name="bound")
+    assert bound.unpack(bound.pack(((1, 2),), {})) == (((1, 2), None, None), {})
+    sender = Signature.of(Sender(), name="sender")
+    assert sender.unpack(sender.pack(("ada",), {})) == (("ada",), {})
+    assert sender.unpack_result({"id": 1}) == Order(1)
 
 
 def test_a_string_is_taken_for_what_json_would_make_of_it() -> None:

@@ -277,6 +277,14 @@ async def test_a_call_that_does_not_fit_stops_many_after_the_chunks_before_it(ap
     assert counts.states[State.QUEUED] == 3 * 2
 
 
+async def test_what_a_store_refuses_of_many_is_named_too(app: App) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(Refused, match="send: to must not hold NUL"):
+        await send.enqueue_many([("a",), ("b\0",)])
+
+
 async def test_many_that_nobody_awaits_says_so(app: App) -> None:
     @app.task
     def send(n: int) -> None: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import dibs.signals as signals
+from dibs import signals
 from dibs.attempt import current
 from dibs.job import NewJob, State
 from dibs.retry import Constant
@@ -67,7 +67,14 @@ async def test_contexts_do_not_leak_from_job_to_job(shop: Shop) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [SystemExit(3), KeyboardInterrupt(), RecursionError("deep"), MemoryError(), asyncio.CancelledError(), GeneratorExit()],
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        RecursionError("deep"),
+        MemoryError(),
+        asyncio.CancelledError(),
+        GeneratorExit(),
+    ],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("kind", ["async", "thread"])

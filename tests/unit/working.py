@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from dibs.job import Job
@@ -25,6 +24,12 @@ class Shop:
         self.open_store = open_store or (lambda: shared)
         self.store = self.open_store()
         self.tasks = Tasks()
+
+    @overload
+    def task(self, function: Function, **options: Any) -> Task[..., Any]: ...
+
+    @overload
+    def task(self, **options: Any) -> Callable[[Function], Task[..., Any]]: ...
 
     def task(self, function: Function | None = None, **options: Any) -> Any:
         """Declare a task, as ``@app.task`` does."""
@@ -92,6 +97,3 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
             return
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.005)
-
-
-SECOND = timedelta(seconds=1)

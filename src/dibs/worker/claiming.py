@@ -47,7 +47,7 @@ class Claimer:
         self._process_tasks = frozenset(plans) - self._tasks
         self._starved = False
         """A queue was asked without the tasks that need a process, since none was free."""
-        self._batch = max((plan.batch or 1 for plan in plans.values()), default=1) - 1
+        self._batch = max((plan.batch or 0 for plan in plans.values()), default=0)
         self._more = self._batch
         """As many claims again as a batch may take, where there are jobs that come in batches."""
         self._settles_seen = 0

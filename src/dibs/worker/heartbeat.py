@@ -107,7 +107,7 @@ class Heartbeat:
                 if not ready:
                     await self._store.setup()
                     ready = True
-                await asyncio.wait_for(self._beat(), max(self._lease / 3, 1.0))
+                await asyncio.wait_for(self._beat(), self._lease / 2)
             except Exception as problem:
                 self._weather.failed(problem)
                 await asyncio.sleep(self._backoff.next())

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from typing import Any
 
 from dibs.task import Hook
@@ -14,6 +15,7 @@ class Hooks:
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]]) -> None:
         self._hooks = {event: tuple(some) for event, some in hooks.items() if some}
+        self._context = copy_context()  # fired at the end of an attempt, they shall not think they are part of it
         self._going: set[asyncio.Task[None]] = set()
 
     def __contains__(self, event: str) -> bool:
@@ -33,12 +35,13 @@ class Hooks:
         """Call the hooks of the event without waiting for those that are async."""
         for hook in self._hooks.get(event, ()):
             try:
-                answer = hook(*about)
+                answer = self._context.copy().run(hook, *about)
             except Exception:
                 log.exception("a hook for %s failed", event)
                 continue
             if inspect.isawaitable(answer):
-                task = asyncio.ensure_future(self._finish(event, answer))
+                loop = asyncio.get_running_loop()
+                task = loop.create_task(self._finish(event, answer), context=self._context.copy())
                 self._going.add(task)
                 task.add_done_callback(self._going.discard)
 

@@ -85,6 +85,8 @@ def _judge_interrupted(run: Run, error: BaseException) -> Outcome:
 
 
 def _judge_problem(run: Run, error: BaseException) -> Outcome:
+    if run.plan.in_process and isinstance(error, TimeoutError):  # the pool's own: a handler's comes as a HandlerError
+        error = _too_long(run)
     text, trace = describe(error), _traceback(error)
     options = run.plan.task.defaults
     if isinstance(error, Unfit) or (run.plan.in_process and isinstance(error, Refused | ConfigurationError)):

@@ -58,39 +58,52 @@ class Callers:
         """Give the plan its call. Without middleware nothing stands between the worker and the handler."""
         call = self._caller(plan)
         if self._middleware:
-            call = partial(_through, self._middleware, call)
-        plan.call = partial(_guard, call) if plan.interruptible and (plan.task.is_async or self._middleware) else call
+            call = _through(self._middleware, call)
+        # What comes out of a thread is not a step of a handler, and a process is ended from outside.
+        plan.call = _with_guard(call) if plan.task.is_async and not plan.in_process else call
 
     def _caller(self, plan: Plan) -> Call:
         if plan.in_process:
-            return partial(self._in_process, plan.task)
-        prepare = _batch_arguments if plan.batch else partial(_arguments, plan.task)
-        if plan.task.is_async:
-            return partial(_on_loop, plan.task.function, prepare)
-        return partial(self._in_thread, plan.task.function, prepare)
+            return self._in_process(plan.task)
+        prepare = _batch_arguments if plan.batch else _arguments(plan.task)
+        return _on_loop(plan.task, prepare) if plan.task.is_async else self._in_thread(plan.task, prepare)
 
-    def _in_thread(self, function: Callable[..., Any], prepare: "Prepare", run: Run) -> Awaitable[Any]:
-        args, kwargs = prepare(run)
-        return self._threads.call(partial(copy_context().run, function, *args, **kwargs))
+    def _in_thread(self, task: Task[..., Any], prepare: "Prepare") -> Call:
+        function, threads = task.function, self._threads
 
-    async def _in_process(self, task: Task[..., Any], run: Run) -> Any:
-        timeout = task.defaults.timeout
-        return await self._processes().run(task, run, None if timeout is None else timeout.total_seconds())
+        def call(run: Run) -> Awaitable[Any]:
+            args, kwargs = prepare(run)
+            return threads.call(partial(copy_context().run, function, *args, **kwargs))
+
+        return call
+
+    def _in_process(self, task: Task[..., Any]) -> Call:
+        timeout = None if task.defaults.timeout is None else task.defaults.timeout.total_seconds()
+
+        async def call(run: Run) -> Any:
+            return await self._processes().run(task, run, timeout)
+
+        return call
 
 
 Prepare = Callable[[Run], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-def _arguments(task: Task[..., Any], run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    try:
-        return task.signature.unpack(run.claim.args)
-    except Exception as problem:
-        raise Unfit(f"the arguments do not fit the task: {problem}") from problem
+def _arguments(task: Task[..., Any]) -> Prepare:
+    unpack = task.signature.unpack
+
+    def prepare(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            return unpack(run.claim.args)
+        except Exception as problem:
+            raise Unfit(f"the arguments do not fit the task: {problem}") from problem
+
+    return prepare
 
 
 def item_of(run: Run) -> Any:
     """The argument of one job of a batch task."""
-    (item,), _ = _arguments(run.plan.task, run)
+    (item,), _ = _arguments(run.plan.task)(run)
     return item
 
 
@@ -98,23 +111,34 @@ def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (run.items,), {}
 
 
-def _on_loop(function: Callable[..., Any], prepare: Prepare, run: Run) -> Awaitable[Any]:
-    args, kwargs = prepare(run)
-    handler: Coroutine[Any, Any, Any] = function(*args, **kwargs)
-    return handler
+def _on_loop(task: Task[..., Any], prepare: Prepare) -> Call:
+    function = task.function
+
+    def call(run: Run) -> Awaitable[Any]:
+        args, kwargs = prepare(run)
+        handler: Coroutine[Any, Any, Any] = function(*args, **kwargs)
+        return handler
+
+    return call
 
 
-def _guard(call: Call, run: Run) -> Awaitable[Any]:
-    return guarded(call(run), run)  # type: ignore[arg-type]  # only coroutines are guarded
+def _with_guard(call: Call) -> Call:
+    def guarded_call(run: Run) -> Awaitable[Any]:
+        return guarded(call(run), run)  # type: ignore[arg-type]  # only coroutines are guarded
+
+    return guarded_call
 
 
-async def _through(middleware: Sequence[Middleware], call: Call, run: Run) -> Any:
+def _through(middleware: Sequence[Middleware], call: Call) -> Call:
     """Each wraps the next, the first one outermost."""
 
-    async def innermost() -> Any:
-        return await call(run)
+    async def through(run: Run) -> Any:
+        async def innermost() -> Any:
+            return await call(run)
 
-    call_next: Callable[[], Awaitable[Any]] = innermost
-    for each in reversed(middleware):
-        call_next = partial(each, run, call_next)
-    return await call_next()
+        call_next: Callable[[], Awaitable[Any]] = innermost
+        for each in reversed(middleware):
+            call_next = partial(each, run, call_next)
+        return await call_next()
+
+    return through

@@ -31,7 +31,7 @@ class Run(Attempt):
     __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "items", "plan", "started", "until", "why")
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
-        super().__init__(claim)
+        Attempt.__init__(self, claim)
         self.plan = plan
         self.came_at = came_at
         self.until = asked_at + lease

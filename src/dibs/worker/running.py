@@ -78,25 +78,33 @@ class Runner:
         """How many jobs for processes could start at once."""
         return min(self.free, self.free_processes) if not self._process_line else 0
 
+    def return_stale(self, since: float) -> None:
+        """Release what waits for a slot if the next one came before that: others may have slots."""
+        if self._line and self.oldest() < since:
+            self._release(self._line)
+            self.waiting = 0
+
     def give_back(self) -> None:
         """Start no more, and release everything that has not started."""
         self.closed = True
-        for line in (self._line, self._process_line):
-            while line:
-                for run in self._next(line):
-                    self._settle(run, Released())
+        self._release(self._line)
+        self._release(self._process_line)
+        self.waiting = 0
 
-    def _next(self, line: deque[Run | Plan]) -> list[Run]:
-        """The next run of a line, or the next batch of them."""
-        item = line.popleft()
-        if not isinstance(item, Plan):
-            self.waiting -= not item.plan.in_process
-            return [item]
-        batch, most = self._batches[item], item.batch or 1
-        runs = [batch.popleft() for _ in range(min(most, len(batch)))]
+    def _release(self, line: deque[Run | Plan]) -> None:
+        while line:
+            item = line.popleft()
+            for run in self._next_batch(item, line) if isinstance(item, Plan) else [item]:
+                self._settle(run, Released())
+
+    def _next_batch(self, plan: Plan, line: deque[Run | Plan]) -> list[Run]:
+        """The next runs of a batch task; if more of them wait, it stands in line again."""
+        batch = self._batches[plan]
+        runs = [batch.popleft() for _ in range(min(plan.batch or 1, len(batch)))]
         if batch:
-            line.append(item)
-        self.waiting -= 0 if item.in_process else len(runs)
+            line.append(plan)
+        if line is self._line:
+            self.waiting -= len(runs)
         return runs
 
     # --- starting -------------------------------------------------------------------------------------------
@@ -110,11 +118,13 @@ class Runner:
                 line = self._line
             else:
                 return
-            runs = [run for run in self._next(line) if self._startable(run, now)]
-            if runs and runs[0].plan.batch is not None:
-                runs = self._as_batch(runs)
-            if runs:
-                self._start(runs)
+            item = line.popleft()
+            if not isinstance(item, Plan):
+                self.waiting -= line is self._line
+                if self._startable(item, now):
+                    self._start(item)
+            elif runs := self._as_batch([run for run in self._next_batch(item, line) if self._startable(run, now)]):
+                self._start(runs[0])
 
     def _startable(self, run: Run, now: float) -> bool:
         if run.lost or run.until <= now:
@@ -125,19 +135,24 @@ class Runner:
             return False
         return True
 
-    def _start(self, runs: list[Run]) -> None:
-        first = runs[0]
+    def _start(self, run: Run) -> None:
+        """Start a run, with all runs of its batch."""
+        plan = run.plan
         self.free -= 1
-        if first.plan.in_process:
+        if plan.in_process:
             self.free_processes -= 1
-        self._stats.started += len(runs)
-        coroutine = self._attempt(first) if first.plan.batch is None else self._attempt_batch(first)
         # Started from the end of another attempt, as most are: its context must not be inherited.
-        handle = self._loop.create_task(coroutine, name=first.claim.task, context=self._context.copy())
-        for run in runs:
-            run.handle = handle
-            if self._tells_starts:
-                self._hooks.fire("started", run, None)
+        attempt = self._attempt(run) if plan.batch is None else self._attempt_batch(run)
+        run.handle = self._loop.create_task(attempt, name=run.claim.task, context=self._context.copy())
+        self._stats.started += len(run.batch)
+        if plan.batch is not None or self._tells_starts:
+            self._tell_start(run)
+
+    def _tell_start(self, first: Run) -> None:
+        for run in first.batch:
+            assert isinstance(run, Run)
+            run.handle = first.handle
+            self._hooks.fire("started", run, None)
 
     def _as_batch(self, runs: list[Run]) -> list[Run]:
         """Those whose arguments fit, tied together; the others fail by themselves."""
@@ -171,7 +186,10 @@ class Runner:
             outcome = judge_result(run, result)
         if timer is not None:
             timer.cancel()
-        self._settle(run, outcome)
+        if run.lost:
+            self._drop(run)
+        else:
+            self._settler.add(run, outcome)
         self._free(run)
 
     async def _attempt_batch(self, first: Run) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from dibs.errors import StoreUnavailable
@@ -29,6 +30,8 @@ from dibs.worker.threads import Threads
 
 PATIENCE = 5.0
 """Seconds that interrupted handlers, last outcomes and hooks get when the worker ends."""
+STALE = 2.0
+"""Seconds that a claim waits for a slot before it is given back."""
 HASTE = 1.0
 """The same when it has to end now."""
 
@@ -124,8 +127,7 @@ class Shift:
             try:
                 await asyncio.shield(claiming)
             except asyncio.CancelledError:
-                self.stop()
-                self.stop()
+                self.stop(2)
                 raise
             finally:
                 await self._end(claiming)
@@ -136,7 +138,13 @@ class Shift:
         """What goes on while claims are made."""
         if self._settings.until_empty:
             return [self._lookout.watch()]
-        return [self._lookout.watch(), self._maintenance.sweep(), self._maintenance.prune()]
+        return [self._lookout.watch(), self._maintenance.sweep(), self._maintenance.prune(), self._return_stale()]
+
+    async def _return_stale(self) -> None:
+        """When handlers have become slow all of a sudden, what was claimed for fast ones is for others to take."""
+        while self._settings.prefetch is None:
+            await asyncio.sleep(STALE / 2)
+            self._runner.return_stale(monotonic() - STALE)
 
     async def _open(self) -> bool:
         """Wait for a store that is away; one that cannot be worked with is the caller's business.
@@ -183,22 +191,24 @@ class Shift:
 
     # --- ending ---------------------------------------------------------------------------------------------
 
-    def stop_soon(self) -> None:
+    def stop_soon(self, times: int) -> None:
         """As ``stop``, from any thread."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.stop)
+            self._loop.call_soon_threadsafe(self.stop, times)
 
-    def stop(self) -> None:
-        """Once: end when what runs has ended. Twice: end now."""
-        if self._stopping.is_set():
+    def stop(self, times: int) -> None:
+        """Asked for once: end when what runs has ended. Twice: end now."""
+        if times >= 1:
+            self._stopping.set()
+            self._claimer.stop()
+        if times >= 2:
             self._now.set()
-        self._stopping.set()
-        self._claimer.stop()
 
     async def _end(self, claiming: "asyncio.Task[None]") -> None:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
         self._runner.give_back()
         await asyncio.wait([claiming], timeout=PATIENCE)
+        claiming.cancel()  # a claim that hangs; what it took comes back when its lease expires
         self._runner.give_back()
         await self._until_none_runs(self._settings.grace.total_seconds(), self._now)
         for run in list(self._runner.going()):

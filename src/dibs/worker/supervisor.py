@@ -2,11 +2,11 @@
 
 import contextlib
 import ctypes
-import functools
 import logging
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +21,7 @@ log = logging.getLogger("dibs.supervisor")
 CONFIGURATION_ERROR = os.EX_CONFIG  # 78
 NUMBER_VARIABLE = "DIBS_PROCESS"
 """Tells a child which of the processes it is, from 1: for its worker's name."""
-LIFELINE_VARIABLE = "DIBS_SUPERVISOR_FD"
+LINE_VARIABLE = "DIBS_SUPERVISOR_FD"
 _PR_SET_PDEATHSIG = 1
 _LINUX = sys.platform.startswith("linux")
 
@@ -33,8 +33,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     longest: float = 30.0
     healthy: float = 60.0
     """A child that lived this long is not held to blame for those before it: the next waits ``first`` again."""
-    ready: float = 1.0
-    """In a rolling restart, how long a new child must live before the next one is replaced."""
+    ready: float = 10.0
+    """In a rolling restart, how long to wait for a new child to say that it works before the next one is replaced."""
 
     def delay(self, deaths: int) -> float:
         """How long to wait after so many deaths in a row."""
@@ -54,18 +54,30 @@ def supervise(command: Sequence[str], processes: int, *, finite: bool = False, p
         return _Supervisor(command, processes, finite, pace or Pace(), arrived).run(wakeup)
 
 
-def follow_supervisor() -> None:
-    """In a child: end by SIGTERM when the supervisor is gone, on systems where the kernel does not see to it."""
-    given = os.environ.pop(LIFELINE_VARIABLE, None)
-    if given is None:
-        return
+def follow_supervisor(*, kernel_helps: bool = _LINUX) -> Callable[[], None]:
+    """In a child: what to call when it has begun to work; a rolling restart waits for that.
 
-    def follow(lifeline: int) -> None:
-        while os.read(lifeline, 1):
-            pass
+    Where the kernel does not end the child when its supervisor is gone, a thread does, by SIGTERM. Without a
+    supervisor it does nothing, and neither does what it returns.
+    """
+    given = os.environ.pop(LINE_VARIABLE, None)
+    if given is None:
+        return lambda: None
+    line = socket.socket(fileno=int(given))
+    line.set_inheritable(False)
+
+    def follow() -> None:
+        with contextlib.suppress(OSError):
+            line.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=follow, args=[int(given)], name="dibs-supervisor-watch", daemon=True).start()
+    def ready() -> None:
+        with contextlib.suppress(OSError):  # a supervisor that is gone does not care
+            line.send(b"!")
+
+    if not kernel_helps:
+        threading.Thread(target=follow, name="dibs-supervisor-watch", daemon=True).start()
+    return ready
 
 
 class _Place:
@@ -77,9 +89,39 @@ class _Place:
         self.started_at = 0.0
         self.start_at: float | None = 0.0
         """When the next child is due; None while there is one, or if there will be none."""
+        self.line: socket.socket | None = None
+        self.ready = False
+        """Whether its child has said that it works."""
         self.deaths = 0
         self.replacing = False
         """Whether its child was told to end so that another can take its place."""
+
+    def start(self, command: Sequence[str]) -> int:
+        """Fill the place; answers the process id."""
+        self.start_at, self.started_at, self.ready = None, time.monotonic(), False
+        self.child, self.line = _spawn(command, self.number)
+        return self.child.pid
+
+    def ended(self) -> int | None:
+        """How the child ended, once; None if there is none or it runs."""
+        if self.child is None or (status := self.child.poll()) is None:
+            return None
+        self.child = None
+        self.hang_up()
+        return status
+
+    def listen(self) -> None:
+        """Hear whether the child works."""
+        if self.line is not None and not self.ready:
+            with contextlib.suppress(BlockingIOError):
+                self.ready = bool(self.line.recv(1))
+                if not self.ready:  # it has closed its end
+                    self.hang_up()
+
+    def hang_up(self) -> None:
+        if self.line is not None:
+            self.line.close()
+            self.line = None
 
     def tell(self, number: signal.Signals) -> None:
         if self.child is not None:
@@ -118,7 +160,8 @@ class _Supervisor:
                 self._roll()
                 if all(place.child is None and place.start_at is None for place in self._places):
                     break
-                _sleep(wakeup, self._next_at())
+                lines = [place.line for place in self._places if place.line is not None and not place.ready]
+                _sleep(wakeup, lines, self._next_at())
         finally:
             self._kill()  # only after a fault of ours is one left
         log.info("all processes have ended")
@@ -165,18 +208,15 @@ class _Supervisor:
         for place in self._places:
             if place.start_at is None or place.start_at > time.monotonic():
                 continue
-            place.start_at, place.started_at = None, time.monotonic()
             try:
-                place.child = _spawn(self._command, place.number)
+                log.info("process %d started (pid %d)", place.number, place.start(self._command))
             except OSError as problem:
-                self._try_again(place, str(problem))
-            else:
-                log.info("process %d started (pid %d)", place.number, place.child.pid)
+                self._try_again(place, f"before it began ({problem})")
 
     def _reap(self) -> None:
         for place in self._places:
-            if place.child is not None and (status := place.child.poll()) is not None:
-                place.child = None
+            place.listen()
+            if (status := place.ended()) is not None:
                 self._ended(place, status)
 
     def _ended(self, place: _Place, status: int) -> None:
@@ -215,7 +255,8 @@ class _Supervisor:
         """Replace the next child of a rolling restart, if the one before it has settled in."""
         at = self._settling
         if at is not None:
-            if at.replacing or at.child is None or time.monotonic() < at.started_at + self._pace.ready:
+            settled = at.ready or time.monotonic() >= at.started_at + self._pace.ready
+            if at.replacing or at.child is None or not settled:
                 return
             self._settling = None
             if not self._rolling:
@@ -239,25 +280,23 @@ class _Supervisor:
 # --- the system ---------------------------------------------------------------------------------------------
 
 
-def _spawn(command: Sequence[str], number: int) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, NUMBER_VARIABLE: str(number)}
-    if _LINUX:
-        return subprocess.Popen(  # noqa: S603 - the command is our own
-            command,
-            env=environment,
-            start_new_session=True,  # Ctrl-C reaches us, and through us each child once
-            preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - safe: there is one thread
-        )
-    lifeline = _lifeline()
-    environment[LIFELINE_VARIABLE] = str(lifeline)
-    return subprocess.Popen(command, env=environment, start_new_session=True, pass_fds=[lifeline])  # noqa: S603
-
-
-@functools.cache
-def _lifeline() -> int:
-    """The end of a pipe that nobody writes to: it can be read when this process, which has the other end, is gone."""
-    reader, _ = os.pipe()
-    return reader
+def _spawn(command: Sequence[str], number: int) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """A child, and our end of the line to it; see ``follow_supervisor``."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        try:
+            child = subprocess.Popen(  # noqa: S603 - the command is our own
+                command,
+                env={**os.environ, NUMBER_VARIABLE: str(number), LINE_VARIABLE: str(theirs.fileno())},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C reaches us, and through us each child once
+                preexec_fn=_end_with(os.getpid()) if _LINUX else None,  # noqa: PLW1509 - safe: there is one thread
+            )
+        except OSError:
+            ours.close()
+            raise
+    return child, ours
 
 
 def _end_with(supervisor: int) -> Callable[[], None]:
@@ -296,10 +335,10 @@ def _signals() -> Iterator[tuple[int, list[int]]]:
         os.close(writer)
 
 
-def _sleep(wakeup: int, until: float | None) -> None:
-    """Until a signal comes, or that moment."""
+def _sleep(wakeup: int, lines: Sequence[socket.socket], until: float | None) -> None:
+    """Until a signal or a word of a child comes, or that moment."""
     span = None if until is None else max(until - time.monotonic(), 0.0)
-    if select.select([wakeup], [], [], span)[0]:
+    if wakeup in select.select([wakeup, *(line.fileno() for line in lines)], [], [], span)[0]:
         os.read(wakeup, 65536)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -64,7 +63,6 @@ class Worker:
         self._tasks = tasks
         self._open_store = open_store
         self._started_at = system_clock()
-        self._lock = threading.Lock()
         self._shift: Shift | None = None
         self._stops = 0
         self._ran = False
@@ -81,16 +79,12 @@ class Worker:
         if self._ran:
             raise ConfigurationError("this worker has run: make another one")
         self._ran = True
-        shift = Shift(self._tasks, self.settings, self.stats, self._open_store, self.info)
-        with self._lock:  # a stop that came before counts too
-            self._shift = shift
-            for _ in range(self._stops):
-                shift.stop()
+        shift = self._shift = Shift(self._tasks, self.settings, self.stats, self._open_store, self.info)
+        shift.stop(self._stops)  # a stop that came before counts too
         try:
             await shift.work()
         finally:
-            with self._lock:
-                self._shift = None
+            self._shift = None
         return self.stats
 
     def stop(self, *, now: bool = False) -> None:
@@ -99,23 +93,14 @@ class Worker:
         A second call, or ``now``, does not wait for them: they are interrupted and released. To be called from any
         thread or signal handler.
         """
-        times = 2 if now else 1
-        # A signal handler may find its own thread holding the lock: it must not wait for itself.
-        if not self._lock.acquire(timeout=0.1):
-            self._stops += times
-            return
-        try:
-            self._stops += times
-            if self._shift is not None:
-                for _ in range(times):
-                    self._shift.stop_soon()
-        finally:
-            self._lock.release()
+        self._stops += 2 if now else 1
+        if (shift := self._shift) is not None:
+            shift.stop_soon(self._stops)
 
     def info(self) -> dict[str, Any]:
         """What heartbeats tell about this worker."""
         queues = self.settings.queues
-        running = Counter(run.task for run in self._shift.running()) if self._shift is not None else {}
+        running = Counter(run.task for run in shift.running()) if (shift := self._shift) is not None else {}
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),

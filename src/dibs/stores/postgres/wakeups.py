@@ -44,14 +44,19 @@ class Waker:
     async def _flush(self) -> None:
         while self._pending:
             await asyncio.sleep(GAP)
-            queues, self._pending = list(self._pending), set()
-            with suppress(StoreUnavailable):
-                await self._send(queues)
+            await self._send_pending()
+
+    async def _send_pending(self) -> None:
+        queues, self._pending = list(self._pending), set()
+        with suppress(StoreUnavailable):
+            await self._send(queues)
 
     async def close(self) -> None:
-        """Send what is pending."""
+        """Send what is pending, also when a loop that ends has cancelled who would have sent it."""
         if self._task is not None:
-            await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._pending:
+            await self._send_pending()
 
 
 class Listener:
