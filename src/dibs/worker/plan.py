@@ -23,7 +23,7 @@ class Unfit(Exception):
 class Plan:
     """One task in this worker."""
 
-    __slots__ = ("batch", "call", "in_process", "interruptible", "lease", "pack_result", "task", "timeout")
+    __slots__ = ("alone", "batch", "call", "in_process", "interruptible", "lease", "pack_result", "task", "timeout")
 
     def __init__(self, task: Task[..., Any], lease: timedelta) -> None:
         options = task.defaults
@@ -31,6 +31,8 @@ class Plan:
         self.lease = (options.lease or lease).total_seconds()
         self.batch = options.batch
         self.in_process = options.executor == "process"
+        self.alone = self.batch is None and not self.in_process
+        """The commonest kind: one job a call, and any slot will do."""
         self.interruptible = task.is_async or self.in_process
         """Whether a run can be ended from outside: a thread cannot."""
         # The pool counts from when a process is there.
@@ -56,6 +58,9 @@ class Callers:
 
     def equip(self, plan: Plan) -> None:
         """Give the plan its call. Without middleware nothing stands between the worker and the handler."""
+        if plan.alone and plan.task.is_async and not self._middleware:
+            plan.call = _straight(plan.task)
+            return
         call = self._caller(plan)
         if self._middleware:
             call = _through(self._middleware, call)
@@ -109,6 +114,20 @@ def item_of(run: Run) -> Any:
 
 def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (run.items,), {}
+
+
+def _straight(task: Task[..., Any]) -> Call:
+    """The commonest call of all in one step: arguments, handler, guard."""
+    unpack, function = task.signature.unpack, task.function
+
+    def call(run: Run) -> Awaitable[Any]:
+        try:
+            args, kwargs = unpack(run.claim.args)
+        except Exception as problem:
+            raise Unfit(f"the arguments do not fit the task: {problem}") from problem
+        return guarded(function(*args, **kwargs), run)
+
+    return call
 
 
 def _on_loop(task: Task[..., Any], prepare: Prepare) -> Call:

@@ -55,17 +55,23 @@ class Runner:
         """Start these, or have them wait for a slot."""
         for run in runs:
             plan = run.plan
-            line = self._process_line if plan.in_process else self._line
-            if not plan.in_process:
+            if plan.alone:
+                self._line.append(run)
                 self.waiting += 1
-            if plan.batch is None:
-                line.append(run)
-            elif batch := self._batches.setdefault(plan, deque()):
-                batch.append(run)
             else:
-                batch.append(run)
-                line.append(plan)  # stands in line for all of its jobs
+                self._put_in_line(run, plan)
         self._start_some()
+
+    def _put_in_line(self, run: Run, plan: Plan) -> None:
+        line = self._process_line if plan.in_process else self._line
+        self.waiting += not plan.in_process
+        if plan.batch is None:
+            line.append(run)
+            return
+        batch = self._batches.setdefault(plan, deque())
+        if not batch:
+            line.append(plan)  # stands in line for all of its jobs
+        batch.append(run)
 
     def oldest(self) -> float:
         """When the claim came that is next, or now."""
@@ -121,19 +127,19 @@ class Runner:
             item = line.popleft()
             if not isinstance(item, Plan):
                 self.waiting -= line is self._line
-                if self._startable(item, now):
+                if item.until > now and not item.cancelled:
                     self._start(item)
-            elif runs := self._as_batch([run for run in self._next_batch(item, line) if self._startable(run, now)]):
+                else:
+                    self._end_unstarted(item)
+            elif runs := self._as_batch(self._next_batch(item, line), now):
                 self._start(runs[0])
 
-    def _startable(self, run: Run, now: float) -> bool:
-        if run.lost or run.until <= now:
+    def _end_unstarted(self, run: Run) -> None:
+        """Its lease was lost, or its cancel asked, while it waited."""
+        if run.lost or not run.cancelled:
             self._drop(run)
-            return False
-        if run.cancelled:
+        else:
             self._settle(run, Cancelled())
-            return False
-        return True
 
     def _start(self, run: Run) -> None:
         """Start a run, with all runs of its batch."""
@@ -154,10 +160,13 @@ class Runner:
             run.handle = first.handle
             self._hooks.fire("started", run, None)
 
-    def _as_batch(self, runs: list[Run]) -> list[Run]:
-        """Those whose arguments fit, tied together; the others fail by themselves."""
+    def _as_batch(self, runs: list[Run], now: float) -> list[Run]:
+        """Those that can start and whose arguments fit, tied together; the others end by themselves."""
         items, fitting = [], []
         for run in runs:
+            if run.until <= now or run.cancelled:
+                self._end_unstarted(run)
+                continue
             try:
                 items.append(item_of(run))
                 fitting.append(run)
