@@ -22,6 +22,7 @@ from dibs.store import Store
 from dibs.stores import kind_of, open_store
 from dibs.task import EVENTS, AsyncTask, BatchTask, Middleware, P, PlainTask, R, Task, Tasks, default_name
 from dibs.worker import Worker
+from dibs.worker.processes import refer
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,6 +90,8 @@ class App:
         _check_callable(function)
         name = default_name(function) if name is None else name
         options = declared(name, {"queue": self.queue, **given})
+        if options.executor == "process":
+            refer(function, name)
         task: Task[..., Any]
         if options.batch is not None:
             task = BatchTask(function, name=name, options=options, store=self.store, clock=self._clock)

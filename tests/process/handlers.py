@@ -103,6 +103,26 @@ def hears(until: datetime) -> bool:
 
 
 @process()
+def leaves_a_talker(gate: str) -> None:
+    """A thread of it goes on when it has returned."""
+    me = current()
+
+    def talk() -> None:
+        Path(gate).read_text()
+        me.log("late")
+
+    threading.Thread(target=talk, daemon=True).start()
+
+
+@process()
+def waits_for_talker(gate: str) -> None:
+    Path(gate).write_text("speak")
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.name.startswith("dibs"):
+            thread.join()
+
+
+@process()
 def prints(text: str) -> None:
     print(text)
     print(text.upper(), file=sys.stderr)
@@ -193,6 +213,17 @@ def waits_with_company(note: str) -> None:
         signal.pause()
     finally:
         Path(note).with_suffix(".cleaned").touch()
+
+
+@process()
+def leaves_company(note: str) -> None:
+    """Starts a process of its own, which ignores SIGTERM, and crashes."""
+    company = subprocess.Popen(
+        ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 600; done"], stdout=subprocess.PIPE
+    )
+    assert company.stdout is not None and company.stdout.readline() == b"deaf\n"
+    Path(note).write_text(f"{os.getpid()} {company.pid}\n")
+    os._exit(9)
 
 
 @process()

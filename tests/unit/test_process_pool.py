@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dibs.app import App
 from dibs.errors import ConfigurationError, Refused
 from dibs.ids import new_id
 from dibs.job import Claim
@@ -82,6 +83,13 @@ def test_a_function_that_no_process_could_import_is_refused_in_one_line_that_say
     assert why in said
     assert said.endswith("define it at the top level of a module")
     assert "\n" not in said
+
+
+def test_such_a_function_is_refused_when_it_is_declared() -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigurationError, match="task inner .* is local to another function"):
+        app.task(executor="process")(local())
+    assert app.task(local()).name == "inner", "a thread needs no import"
 
 
 def in_main(monkeypatch: pytest.MonkeyPatch, **attributes: Any) -> Callable[[], None]:
@@ -168,6 +176,14 @@ def test_signals_cross_as_themselves() -> None:
     assert isinstance(snooze, Snooze) and snooze.delay == timedelta(seconds=4)
 
 
+def test_a_signal_brings_what_it_was_raised_from() -> None:
+    fail = Fail("beyond help")
+    fail.__cause__ = KeyError("lost")
+    cause = sent(fail).__cause__
+    assert isinstance(cause, HandlerError)
+    assert cause.traceback == "KeyError: 'lost'\n"
+
+
 def test_an_error_is_judged_by_the_names_of_its_classes() -> None:
     error = sent(ConnectionResetError("gone"))
     assert str(error) == "ConnectionResetError: gone"
@@ -211,6 +227,6 @@ def test_a_pool_refuses_sizes_that_make_no_sense() -> None:
 
 
 def test_a_result_that_cannot_be_stored_crosses_as_refused() -> None:
-    refused = sent(errors.Unstorable("the result cannot be stored: no"))
+    refused = sent(errors.Unfit("the result cannot be stored: no"))
     assert isinstance(refused, Refused)
     assert str(refused) == "the result cannot be stored: no"

@@ -13,6 +13,7 @@ from dibs.job import Retention
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.version import __version__
+from dibs.worker.processes import refuse_while_importing
 from dibs.worker.settings import Settings, default_name
 from dibs.worker.shift import Shift
 from dibs.worker.stats import Stats
@@ -48,6 +49,7 @@ class Worker:
         retention: Retention | None = RETENTION,
         until_empty: bool = False,
     ) -> None:
+        refuse_while_importing()
         self.settings = Settings(
             queues=queues,
             concurrency=concurrency,

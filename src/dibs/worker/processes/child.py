@@ -47,9 +47,24 @@ class Line:
         self._socket = line
         self._incoming = line.makefile("rb")
         self._sending = threading.Lock()
+        self._call: Call | None = None
 
-    def send(self, value: FromChild) -> None:
+    def begin(self, call: Call) -> None:
+        """Say that the call has arrived."""
         with self._sending:
+            self._call = call
+            self._socket.sendall(frame(Begun()))
+
+    def tell(self, call: Call, value: Progress | Log) -> None:
+        """Say something during the call; what a thread of an earlier one says is not for the next one's job."""
+        with self._sending:
+            if self._call is call:
+                self._socket.sendall(frame(value))
+
+    def answer(self, value: FromChild) -> None:
+        """Say how the call ended, and nothing about it from then on."""
+        with self._sending:
+            self._call = None
             self._socket.sendall(frame(value))
 
     def receive(self) -> ToChild | None:
@@ -65,20 +80,21 @@ class Line:
 class RemoteAttempt(Attempt):
     """An attempt whose worker is at the other end of a line."""
 
-    __slots__ = ("_index", "_line")
+    __slots__ = ("_call", "_index", "_line")
 
-    def __init__(self, claim: Claim, index: int, line: Line) -> None:
+    def __init__(self, claim: Claim, index: int, call: Call, line: Line) -> None:
         super().__init__(claim)
         self._index = index
+        self._call = call
         self._line = line
 
     def progress(self, fraction: float, note: str = "") -> None:
         super().progress(fraction, note)
-        self._line.send(Progress(self._index, float(fraction), limits.clean(note, limits.ERROR_LENGTH)))
+        self._line.tell(self._call, Progress(self._index, float(fraction), limits.clean(note, limits.ERROR_LENGTH)))
 
     def log(self, text: str) -> None:
         super().log(text)
-        self._line.send(Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
+        self._line.tell(self._call, Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
 
 
 class Terminated(SystemExit):
@@ -114,7 +130,7 @@ class Child:
             match self._line.receive():
                 case Call() as call:
                     attempts = _attempts(call, self._line)
-                    self._line.send(Begun())
+                    self._line.begin(call)
                     self._calls.put((call, attempts))
                 case Lease(index, locked_until, cancelled, lost):
                     attempts[index].locked_until = locked_until
@@ -138,13 +154,13 @@ class Child:
         if self._terminated:
             _die_of(signal.SIGTERM)
         _flush()
-        self._line.send(answer)
+        self._line.answer(answer)
 
     def _run(self, call: Call, attempts: tuple[RemoteAttempt, ...]) -> FromChild:
         running.set(attempts[0])
         function, signature = find(call.reference, call.task, call.batch)
         if not call.batch:
-            args, kwargs = signature.unpack(attempts[0].args)
+            args, kwargs = _arguments(signature, attempts[0].args)
             return _returned(signature, self._call(function, *args, **kwargs))
         items = [_item(signature, attempt.args) for attempt in attempts]
         results = self._call(function, items)
@@ -182,7 +198,7 @@ class Child:
 
 
 def _attempts(call: Call, line: Line) -> tuple[RemoteAttempt, ...]:
-    attempts = tuple(RemoteAttempt(claim, index, line) for index, claim in enumerate(call.claims))
+    attempts = tuple(RemoteAttempt(claim, index, call, line) for index, claim in enumerate(call.claims))
     for attempt in attempts:
         attempt.batch = attempts
     return attempts
@@ -224,21 +240,28 @@ def _cannot_import(address: Reference, task: str, problem: BaseException) -> str
 
 
 def _item(signature: Signature, stored: Any) -> Any:
-    args, kwargs = signature.unpack(stored)
-    return args[0] if args else next(iter(kwargs.values()))
+    (item,), _ = _arguments(signature, stored)
+    return item
+
+
+def _arguments(signature: Signature, stored: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        return signature.unpack(stored)
+    except Exception as problem:
+        raise raised.Unfit(f"the arguments do not fit the task: {problem}") from None
 
 
 def _returned(signature: Signature, value: Any) -> Returned:
     try:
         return Returned(limits.to_json(signature.pack_result(value), "result", _UNBOUNDED).encode())
     except (Refused, RecursionError) as problem:
-        raise raised.Unstorable(f"the result cannot be stored: {problem}") from None
+        raise raised.Unfit(f"the result cannot be stored: {problem}") from None
 
 
 def _mixed(signature: Signature, results: Any, count: int) -> Mixed:
     if not isinstance(results, list | tuple) or len(results) != count:
         got = f"{len(results)}" if isinstance(results, list | tuple) else type(results).__name__
-        raise raised.Unstorable(f"a batch of {count} must return None or a list of {count} results, not {got}")
+        raise raised.Unfit(f"a batch of {count} must return None or a list of {count} results, not {got}")
     return Mixed([_one(signature, result) for result in results])
 
 
@@ -247,7 +270,7 @@ def _one(signature: Signature, result: Any) -> Returned | Raised:
         return raised.pack(result)
     try:
         return _returned(signature, result)
-    except raised.Unstorable as problem:
+    except raised.Unfit as problem:
         return raised.pack(problem)
 
 

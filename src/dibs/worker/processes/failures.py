@@ -21,7 +21,7 @@ class HandlerError(Exception):
         self.mro = mro or (type,)
 
     def __str__(self) -> str:
-        kind = self.type.removeprefix("builtins.")
+        kind = self.type.rpartition(".")[2]
         return f"{kind}: {self.message}" if self.message else kind
 
 

@@ -55,8 +55,9 @@ class ProcessPool:
 
         Returns the result as JSON-ready data, packed by the task's signature already; for a batch a list, with an
         exception for each job that ended with one. Raises what the handler raised: ``Retry``, ``Fail`` and
-        ``Snooze`` as themselves, ``Refused`` for a result that cannot be stored, ``ConfigurationError`` for a function
-        that a child cannot import, ``HandlerError`` for the rest; ``ProcessDied`` if the child did not live to tell.
+        ``Snooze`` as themselves, the rest as ``HandlerError``. ``Refused``: stored arguments that do not fit the
+        function, or a result that cannot be stored. ``ConfigurationError``: a function that a child cannot import.
+        ``ProcessDied``: the child did not live to tell.
         On TimeoutError and CancelledError the child is really gone, so nobody is running this job any more.
         """
         reference = refer(task.function, task.name)
@@ -64,8 +65,11 @@ class ProcessPool:
         batch = task.defaults.batch is not None
         call = Call(reference, task.name, batch, [each.claim for each in attempt.batch])
         async with self._slots:
-            async with asyncio.timeout(timeout):
-                answer = await self._call(call, attempt.batch)
+            try:
+                async with asyncio.timeout(timeout):
+                    answer = await self._call(call, attempt.batch)
+            except TimeoutError:
+                raise TimeoutError(f"the handler took longer than {timeout:g} s") from None
         return _result(answer)
 
     async def close(self) -> None:

@@ -13,46 +13,48 @@ class NotFound(Exception):
     """The child cannot get at the handler."""
 
 
-class Unstorable(Exception):
-    """The handler returned, but what it returned cannot be kept."""
+class Unfit(Exception):
+    """The stored arguments do not fit the handler, or what it returned cannot be stored."""
 
 
 def pack(error: BaseException) -> Raised:
     """In the child: what there is to say about the exception."""
+    why = "" if error.__cause__ is None else _traceback(error.__cause__)
     match error:
         case Retry():
             delay = None if error.delay is None else error.delay.total_seconds()
-            return Raised("retry", message=_text(error.reason), delay=delay)
+            return Raised("retry", message=_text(error.reason), traceback=why, delay=delay)
         case Fail():
-            return Raised("fail", message=_text(error.reason))
+            return Raised("fail", message=_text(error.reason), traceback=why)
         case Snooze():
             return Raised("snooze", delay=error.delay.total_seconds())
-        case Unstorable():
-            return Raised("unstorable", message=_text(error))
+        case Unfit():
+            return Raised("unfit", message=_text(error))
         case NotFound():
-            cause = error.__cause__
-            return Raised("not found", message=_text(error), traceback="" if cause is None else _traceback(cause))
+            return Raised("not found", message=_text(error), traceback=why)
     mro = tuple(qualified(kind) for kind in type(error).__mro__)
     return Raised("error", mro[0], _text(error), _traceback(error), mro)
 
 
 def unpack(raised: Raised) -> Exception:
     """In the worker: the exception to raise."""
+    error: Exception
     match raised.kind:
         case "retry":
-            return Retry(raised.delay, raised.message)
+            error = Retry(raised.delay, raised.message)
         case "fail":
-            return Fail(raised.message)
+            error = Fail(raised.message)
         case "snooze":
-            return Snooze(raised.delay or 0.0)
-        case "unstorable":
-            return Refused(raised.message)
+            error = Snooze(raised.delay or 0.0)
+        case "unfit":
+            error = Refused(raised.message)
         case "not found":
-            problem = ConfigurationError(raised.message)
-            if raised.traceback:
-                problem.add_note(raised.traceback)
-            return problem
-    return HandlerError(raised.name, raised.message, raised.traceback, raised.mro)
+            error = ConfigurationError(raised.message)
+        case _:
+            return HandlerError(raised.name, raised.message, raised.traceback, raised.mro)
+    if raised.traceback:  # it was raised from another one, which is all that is left to see of it
+        error.__cause__ = HandlerError("", "", raised.traceback)
+    return error
 
 
 def _text(value: object) -> str:
