@@ -177,7 +177,7 @@ async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worke
         others = "one other" if ahead == 1 else f"{ahead:,} others"
         return _Block(Reason.BEHIND_OTHERS, f"it is behind {others} in queue {job.queue}", ahead=ahead)
     if all(worker.full for worker in able):
-        busy = _some([f"{worker.name} runs {worker.running} of {worker.concurrency}" for worker in able])
+        busy = _some([f"{worker.name} holds {worker.running}, runs {worker.concurrency} at once" for worker in able])
         text = f"it is next in queue {job.queue}, but every worker that could run it is full: {busy}"
         return _Block(Reason.WORKERS_BUSY, text, ahead=0)
     names = _some([worker.name for worker in able])

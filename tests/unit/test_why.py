@@ -172,7 +172,7 @@ async def test_a_job_that_is_next_while_every_worker_is_full_says_who_is(desk: D
     await desk.store.claim("mail", "w1", 1, LEASE)
     found = await desk.why(await desk.enqueue())
     assert found.reason is Reason.WORKERS_BUSY
-    assert "w1 runs 1 of 1" in found.sentence
+    assert "w1 holds 1, runs 1 at once" in found.sentence
 
 
 async def test_a_finished_job_says_how_and_when(desk: Desk) -> None:

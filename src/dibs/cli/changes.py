@@ -156,7 +156,11 @@ def _do(
     wanted = Wanted(
         verb=verb, done=done, which=which, change=change, url=url, dry_run=dry_run, yes=yes, as_json=as_json
     )
-    result = run(_carry_out(wanted))
+    result = run(_survey(wanted))
+    if not dry_run and result.count:
+        # Not inside the event loop, which would keep Ctrl-C from whoever is asked.
+        _confirm(wanted, result.count)
+        result = msgspec.structs.replace(result, count=run(_carry_out(wanted, result.count)))
     if as_json:
         show.emit(result)
     else:
@@ -164,18 +168,19 @@ def _do(
     sys.exit(WRONG if result.unchanged else FINE)
 
 
-async def _carry_out(wanted: Wanted) -> Done:
+async def _survey(wanted: Wanted) -> Done:
+    """What would happen."""
     async with administering(wanted.url) as admin:
         which, change = wanted.which, wanted.change
-        total = await admin.change(which, change, dry_run=True)
+        count = await admin.change(which, change, dry_run=True)
         asked = await _running(admin, which) if isinstance(change, Cancel) and not change.force else 0
-        if wanted.dry_run:
-            unchanged = await _unchanged(admin, wanted, changed=total)
-            return Done(action=wanted.verb, dry_run=True, count=total, asked=asked, unchanged=unchanged)
-        _confirm(wanted, total)
-        before = await _unchanged(admin, wanted, changed=total)
-        count = await _with_bar(admin, wanted, total) if total else 0
-        return Done(action=wanted.verb, dry_run=False, count=count, asked=min(asked, count), unchanged=before)
+        unchanged = await _unchanged(admin, wanted, changed=count)
+        return Done(action=wanted.verb, dry_run=wanted.dry_run, count=count, asked=asked, unchanged=unchanged)
+
+
+async def _carry_out(wanted: Wanted, total: int) -> int:
+    async with administering(wanted.url) as admin:
+        return await _with_bar(admin, wanted, total)
 
 
 def _confirm(wanted: Wanted, total: int) -> None:

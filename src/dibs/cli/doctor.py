@@ -42,13 +42,14 @@ def doctor(problems: bool, url: str, as_json: bool) -> None:
 
 async def _look(url: str) -> list[Finding]:
     findings = await examine(url)
-    if scheme_of(url) == "memory" or any(finding.level is Level.FAIL for finding in findings):
+    if scheme_of(url) == "memory" or findings[0].level is Level.FAIL:
         return findings
     try:
         async with administering(url) as admin:
             return [*findings, *await admin.health()]
     except DibsError as problem:
-        return [*findings, unfit("store", problem)]
+        known = any(finding.level is Level.FAIL for finding in findings)
+        return findings if known else [*findings, unfit("store", problem)]
 
 
 def _print(shown: list[Finding], url: str, worst: Level, findings: list[Finding]) -> None:
@@ -63,9 +64,11 @@ def _print(shown: list[Finding], url: str, worst: Level, findings: list[Finding]
         if finding.fix:
             text.append(f"\n→ {show.one_line(finding.fix)}", style="bold")
         table.add_row(Text(finding.level, style=LOOKS[finding.level]), show.one_line(finding.check), text)
-    show.put(screen, table)
+    if shown:
+        show.put(screen, table)
+        show.put(screen, "")
     if worst is Level.OK:
-        show.put(screen, Text("\nAll is well.", style="green"))
+        show.put(screen, Text("All is well.", style="green"))
         return
     count = {level: sum(finding.level is level for finding in findings) for level in Level}
-    show.put(screen, Text(f"\n{count[Level.FAIL]} to fix, {show.plural(count[Level.WARN], 'warning')}."))
+    show.put(screen, Text(f"{count[Level.FAIL]} to fix, {show.plural(count[Level.WARN], 'warning')}."))

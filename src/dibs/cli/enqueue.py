@@ -41,8 +41,9 @@ def enqueue(
 ) -> None:
     """Enqueue a job of TASK and print its id.
 
-    A value is JSON if it looks like JSON (7, true, [1, 2]), else text. With --app the arguments are checked against
-    the task before anything is stored, and its queue and other options count.
+    A value is JSON if it looks like JSON (7, true, [1, 2]), else text; -a 'zip="08000"' is text that looks like a
+    number. With --app the arguments are checked against the task before anything is stored, and its queue and other
+    options count.
 
     \b
       dibs enqueue send_mail -a to=ada@example.com -a urgent=true
@@ -85,7 +86,10 @@ def _checked(app: App, name: str, args: dict[str, Any], options: dict[str, Any])
         known = f"did you mean {near[0]}?" if len(near) == 1 else f"it has {', '.join(near) or 'none'}"
         raise Refused(f"the app has no task {name!r}: {known}")
     # What came as JSON is read as a worker would read it: text becomes a datetime where the task wants one.
-    positional, named = task.signature.unpack(args)
+    try:
+        positional, named = task.signature.unpack(args)
+    except Refused as problem:
+        raise Refused(str(problem).replace("the stored arguments do not fit it: ", "")) from None
     return task.options(**options).job(*positional, **named)
 
 

@@ -80,10 +80,23 @@ class Commands(click.Group):
             sys.exit(ended.exit_code)
         except click.Abort:
             # Ctrl-C, or the end of the input where an answer was wanted.
-            click.echo("dibs: stopped", err=True)
+            start = "\n" if sys.stderr.isatty() else ""
+            click.echo(f"{start}dibs: stopped", err=True)
             sys.exit(INTERRUPTED)
         except click.ClickException as problem:
             _end(problem, as_json="--json" in given)
+
+
+class Defaulting(click.Group):
+    """A group whose commonest command need not be named: ``dibs queues --json`` is ``dibs queues list --json``."""
+
+    default = "list"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        if not named and not ctx.resilient_parsing:  # a shell that completes wants to see all of them
+            args.insert(0, self.default)
+        return super().parse_args(ctx, args)
 
 
 def _end(problem: click.ClickException, as_json: bool) -> NoReturn:

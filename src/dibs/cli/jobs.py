@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dibs import why as reasons
 from dibs.cli import changes, kinds, show
-from dibs.cli.exits import Trouble
+from dibs.cli.exits import Defaulting, Trouble
 from dibs.cli.job_page import print_job
 from dibs.cli.options import administering, chosen, complete_job, filter_options, json_option, run, store_options
 from dibs.clock import system_clock
@@ -19,7 +19,7 @@ NARROW = 76
 """Below so many columns a job takes two lines: its id alone takes 36."""
 
 
-@click.group()
+@click.group(cls=Defaulting)
 def jobs() -> None:
     """Look at jobs, and change one or many: by id, or by filter.
 

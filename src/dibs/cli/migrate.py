@@ -5,13 +5,17 @@ import json
 
 import click
 
+from dibs.cli.exits import Defaulting
 from dibs.cli.options import json_option, store_options
 from dibs.stores.schema import open_schema
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def migrate(context: click.Context) -> None:
+class _Migrate(Defaulting):
+    default = "status"
+
+
+@click.group(cls=_Migrate)
+def migrate() -> None:
     """Create the schema of a store, or bring it up to date.
 
     Safe while workers run: old and new ones work side by side.
@@ -21,10 +25,6 @@ def migrate(context: click.Context) -> None:
       dibs migrate status
       dibs migrate dump > schema.sql
     """
-    if context.invoked_subcommand is None:
-        # Parsed like any other command: context.invoke() would not look at the environment.
-        with status.make_context("status", [], parent=context) as asked:
-            status.invoke(asked)
 
 
 @migrate.command()

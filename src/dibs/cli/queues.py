@@ -5,14 +5,14 @@ from rich.text import Text
 
 from dibs.admin import Admin, Queue
 from dibs.cli import show
+from dibs.cli.exits import Defaulting
 from dibs.cli.options import administering, complete_queue, json_option, run, store_options
 from dibs.clock import system_clock
 from dibs.job import Order, State
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def queues(context: click.Context) -> None:
+@click.group(cls=Defaulting)
+def queues() -> None:
     """List queues, pause and resume them.
 
     \b
@@ -21,10 +21,6 @@ def queues(context: click.Context) -> None:
       dibs queues resume mail
       dibs queues order mail lifo
     """
-    if context.invoked_subcommand is None:
-        # Parsed like any other command: context.invoke() would not look at the environment.
-        with _list.make_context("list", [], parent=context) as asked:
-            _list.invoke(asked)
 
 
 @queues.command("list")

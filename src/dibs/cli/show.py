@@ -5,7 +5,6 @@ import sys
 from datetime import UTC, datetime, timedelta
 from os import environ
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 import msgspec
@@ -62,18 +61,15 @@ def as_json(value: Any) -> str:
 
 
 def safe_url(url: str) -> str:
-    """The URL without any secret in it."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")
-    except ValueError:
+    """The URL without any secret in it. Nothing before the last ``@`` is shown but the user's name."""
+    place, _, query = url.partition("?")
+    scheme, slashes, rest = place.partition("://")
+    if not slashes:
         return "(unreadable)"
-    user = host[0].partition(":")[0]
-    netloc = f"{user}@{host[2]}" if user else host[2]
-    kept = [pair for pair in parts.query.split("&") if pair and not _SECRET.search(pair.partition("=")[0])]
-    shown = urlunsplit(parts._replace(netloc=netloc, query="&".join(kept), fragment=""))
-    # urlsplit() drops the empty host of sqlite:///…
-    return shown if "://" in shown or "://" not in url else shown.replace(":", "://", 1)
+    secret, at, shown = rest.rpartition("@")
+    user = secret.partition(":")[0]
+    kept = "&".join(pair for pair in query.split("&") if pair and not _SECRET.search(pair.partition("=")[0]))
+    return one_line(f"{scheme}://{user}{at if user else ''}{shown}{'?' if kept else ''}{kept}")
 
 
 def span(length: timedelta) -> str:
@@ -177,7 +173,7 @@ def put(screen: Console, what: RenderableType) -> None:
         return
     with screen.capture() as taken:
         screen.print(what)
-    click.echo("\n".join(line.rstrip() for line in taken.get().rstrip("\n").split("\n")), err=screen.stderr)
+    click.echo("\n".join(line.rstrip() for line in taken.get().removesuffix("\n").split("\n")), err=screen.stderr)
 
 
 def plural(count: int, thing: str = "job") -> str:

@@ -11,11 +11,11 @@ from rich.text import Text
 from dibs.admin import Queue, Snapshot, Worker
 from dibs.cli import show
 from dibs.cli.queues import marks
-from dibs.cli.workers import capacity, liveness
+from dibs.cli.workers import liveness, slots
 from dibs.job import FINISHED, Job, State
 
 FIXED = 12
-"""Lines that headings, totals and gaps take."""
+"""Lines that headings, totals, gaps and a word of trouble take, and one to spare."""
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -58,42 +58,49 @@ def picture(
     trouble: str = "",
 ) -> RenderableType:
     """The whole screen; with a height, no more lines than that."""
-    room = _Room(height, now)
+    rows = _rows(now, height)
     head = Text(no_wrap=True, overflow="ellipsis")
     head.append("dibs top", style="bold").append(f"  {url}  {now.at.astimezone(UTC):%H:%M:%S} UTC")
     parts: list[RenderableType] = [head, _totals(now, speed)]
     if trouble:
         parts.append(Text(show.one_line(trouble), style="bold red"))
-    parts += [Text(), _queues(now, speed, width, room.queues)]
-    parts += [Text(), _workers(now, width, room.workers)]
-    parts += [Text(), _jobs("running longest", now.running[: room.running], now.at, width)]
-    parts += [Text(), _jobs("failed last", now.failures[: room.failures], now.at, width)]
+    parts += [Text(), _queues(now, speed, width, rows["queues"])]
+    parts += [Text(), _workers(now, width, rows["workers"])]
+    parts += [Text(), _jobs("running longest", now.running[: rows["running"]], now.at, width)]
+    parts += [Text(), _jobs("failed last", now.failures[: rows["failures"]], now.at, width)]
     return Group(*parts)
 
 
-class _Room:
-    """How many rows each part may take in a window of that height."""
-
-    def __init__(self, height: int | None, now: Snapshot) -> None:
-        left = 1_000 if height is None else max(height - FIXED, 4)
-        self.running = min(len(now.running), max(1, left // 5))
-        self.failures = min(len(now.failures), max(1, left // 5))
-        left -= self.running + self.failures
-        self.workers = min(len(now.workers), max(1, left // 2))
-        self.queues = max(1, left - self.workers)
+def _rows(now: Snapshot, height: int | None) -> dict[str, int]:
+    """How many rows each part gets in a window of that height: one more each in turn, until it is full."""
+    wanted = {
+        "queues": len(now.queues),
+        "workers": len(now.workers),
+        "running": len(now.running),
+        "failures": len(now.failures),
+    }
+    if height is None:
+        return wanted
+    rows = dict.fromkeys(wanted, 0)
+    for _ in range(max(height - FIXED, len(wanted))):
+        short = [part for part in wanted if rows[part] < wanted[part]]
+        if not short:
+            break
+        rows[min(short, key=rows.__getitem__)] += 1
+    return rows
 
 
 def _totals(now: Snapshot, speed: dict[str, Rates]) -> Text:
     count = {state: sum(queue.states[state] for queue in now.queues) for state in State}
     line = Text(no_wrap=True, overflow="ellipsis")
-    due = sum(queue.due for queue in now.queues)
-    line.append(f"{due:,} due", style=show.COLOURS[State.QUEUED]).append("  ")
-    for state in (State.RUNNING, State.SUCCEEDED, State.FAILED):
-        line.append(f"{count[state]:,} {state}", style=show.COLOURS[state]).append("  ")
+    line.append(f"{sum(queue.due for queue in now.queues):,} due", style=show.COLOURS[State.QUEUED])
+    line.append("  ").append(f"{count[State.RUNNING]:,} running", style=show.COLOURS[State.RUNNING])
     if speed:
         came = sum(rate.enqueued for rate in speed.values())
         ended = sum(rate.finished for rate in speed.values())
-        line.append(f"in {per_second(came)}  out {per_second(ended)}")
+        line.append(f"  in {per_second(came)}  out {per_second(ended)}")
+    for state in (State.FAILED, State.SUCCEEDED):
+        line.append("  ").append(f"{count[state]:,} {state}", style=show.COLOURS[state])
     return line
 
 
@@ -125,10 +132,10 @@ def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> Ta
 def _workers(now: Snapshot, width: int, rows: int) -> RenderableType:
     if not now.workers:
         return Text("no workers", style="bright_black")
-    table = show.Grid("WORKER…", "STATE", ">RUNS", "SEEN", "QUEUES…?")
+    table = show.Grid("WORKER…", "STATE", ">HOLDS", ">SLOTS?", "SEEN", "QUEUES…?")
     for worker in sorted(now.workers, key=_importance)[:rows]:
         seen, served = show.ago(worker.seen_at, now.at), ",".join(worker.queues or ("?",))
-        table.row(worker.name, liveness(worker), capacity(worker), seen, served)
+        table.row(worker.name, liveness(worker), str(worker.running), slots(worker), seen, served)
     return table.fit(width)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
     type=kinds.Queues(),
     metavar="A,B | A=3,B=1",
     shell_complete=complete_queue,
-    help="Queues in strict order, or with weights.  [default: those of the app's tasks, evenly]",
+    help="Queues in strict order, or with weights.  [default: those of the app's tasks]",
 )
 @click.option("-c", "--concurrency", type=click.IntRange(1), metavar="N", help="Jobs at once.  [default: 100]")
 @click.option("-p", "--processes", default=1, show_default=True, type=click.IntRange(1, 1000), help="Worker processes.")
@@ -65,8 +65,9 @@ def work(**given: Any) -> None:
         sys.exit(reloading(_command(given), Path.cwd()))
     if given["processes"] > 1:
         sys.exit(_supervised(given))
-    follow_supervisor()
+    ready = follow_supervisor()
     app = load_app(given["app"])
+    app.on("startup")(ready)
     if given["url"] is not None:
         app.url = given["url"]
     stats = _run(_worker(app, given))
@@ -75,21 +76,14 @@ def work(**given: Any) -> None:
 
 
 def _worker(app: App, given: Mapping[str, Any]) -> Worker:
+    if not app.tasks.by_name:
+        raise ConfigurationError("the app has no tasks: declare one with @app.task, and name the module that does")
     settings = {name: value for name, value in given.items() if name not in OURS and value is not None}
     settings["until_empty"] = settings.pop("drain")
-    settings.setdefault("queues", served(app))
     number = os.environ.get(NUMBER_VARIABLE)
     if number is not None and "name" in settings:
         settings["name"] += f"-{number}"
-    return Worker(app.tasks, app.open_store, retention=app.retention, **settings)
-
-
-def served(app: App) -> Sequence[str] | dict[str, int]:
-    """The queues of the app's tasks, each with the same chance: none of them waits for another to be empty."""
-    queues = sorted({task.defaults.queue for task in app.tasks.by_name.values()})
-    if not queues:
-        raise ConfigurationError("the app has no tasks: declare one with @app.task, and name the module that does")
-    return dict.fromkeys(queues, 1) if len(queues) > 1 else queues
+    return app.worker(**settings)
 
 
 # --- one process --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dibs.clock import system_clock
 @store_options
 @json_option
 def workers(live: bool, url: str, as_json: bool) -> None:
-    """List the workers: alive or not, what they serve, how much they run.
+    """List the workers: alive or not, what they serve, how many jobs they hold.
 
     \b
       dibs workers
@@ -40,14 +40,15 @@ async def _list(url: str) -> list[Worker]:
 
 def _print(found: list[Worker]) -> None:
     now, screen = system_clock(), show.console()
-    table = show.Grid("WORKER…", "STATE", "SEEN", ">RUNS", "QUEUES…", ">TASKS?", "HOST…?")
+    table = show.Grid("WORKER…", "STATE", "SEEN", ">HOLDS", ">SLOTS?", "QUEUES…", ">TASKS?", "HOST…?")
     for worker in found:
         host = worker.info.get("host")
         table.row(
             show.one_line(worker.name),
             liveness(worker),
             show.ago(worker.seen_at, now),
-            capacity(worker),
+            str(worker.running),
+            slots(worker),
             show.one_line(",".join(worker.queues or ("?",))),
             "?" if worker.tasks is None else str(len(worker.tasks)),
             "–" if host is None else show.one_line(f"{host}:{worker.info.get('pid', '?')}"),
@@ -62,6 +63,6 @@ def liveness(worker: Worker) -> Text:
     return Text("lost", style="red") if worker.running else Text("ended", style="bright_black")
 
 
-def capacity(worker: Worker) -> str:
-    """How many jobs it runs, of how many it could."""
-    return str(worker.running) if worker.concurrency is None else f"{worker.running}/{worker.concurrency}"
+def slots(worker: Worker) -> str:
+    """How many jobs it runs at once; it may hold a few more, claimed ahead."""
+    return "?" if worker.concurrency is None else str(worker.concurrency)
