@@ -3,7 +3,9 @@
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -94,11 +96,11 @@ class App:
             refer(function, name)
         task: Task[..., Any]
         if options.batch is not None:
-            task = BatchTask(function, name=name, options=options, store=self.store, clock=self._clock)
+            task = BatchTask(function, name=name, options=options, store=self.store, clock=self._now)
         elif inspect.iscoroutinefunction(function):
-            task = AsyncTask(function, name=name, options=options, store=self.store, clock=self._clock)
+            task = AsyncTask(function, name=name, options=options, store=self.store, clock=self._now)
         else:
-            task = PlainTask(function, name=name, options=options, store=self.store, clock=self._clock)
+            task = PlainTask(function, name=name, options=options, store=self.store, clock=self._now)
         self.tasks.add(task)
         return task
 
@@ -206,6 +208,22 @@ class App:
         """
         return open_store(self.url, clock=self._clock) if self._shared is None else self._shared
 
+    @contextmanager
+    def using(self, store: Store, *, clock: Clock = system_clock) -> Iterator[None]:
+        """For tests: until the block ends, this app and its tasks go to that store and count delays by that clock.
+
+        You set it up, you close it. ``dibs.testing.use_memory`` is made of this.
+        """
+        before = self._shared, self._clock
+        self._shared, self._clock = store, clock
+        try:
+            yield
+        finally:
+            self._shared, self._clock = before
+
+    def _now(self) -> datetime:
+        return self._clock()
+
     async def close(self) -> None:
         """Close the store handle of this event loop. The next use opens another."""
         await self._opened.close()
@@ -225,9 +243,7 @@ class App:
         It runs on a background thread, one per process, also after a fork. Where an event loop runs already, in a
         coroutine or in a notebook, this is a RuntimeError: use ``await`` there.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _in_a_loop():
             return background().run(awaitable)
         if inspect.iscoroutine(awaitable):
             awaitable.close()  # or Python would complain that it was never awaited, too
@@ -235,6 +251,14 @@ class App:
 
     def __repr__(self) -> str:
         return f"<app {self.name}>"
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _check_callable(function: Callable[..., Any]) -> None:

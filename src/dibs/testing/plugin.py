@@ -1,4 +1,9 @@
-"""The pytest plugin: gives the contract suite the stores to test.
+"""The pytest plugin: an app in memory for those who use dibs, and stores to test for those who write one.
+
+With ``dibs_app = myproject.tasks:app`` in the ini file, the fixture ``dibs_harness`` puts that app on a store in memory
+with a fake clock, for one test. See ``dibs.testing.Harness``.
+
+The contract suite gets its stores from here:
 
     pytest --pyargs dibs.testing.contract --dibs-lab yourpackage.testing:YourLab
 
@@ -6,13 +11,16 @@ A conftest may offer labs of its own through the hook ``pytest_dibs_labs``. A te
 for the fixtures ``lab`` or ``store`` runs once for each lab.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
+from dibs.app import App
 from dibs.store import Store
+from dibs.testing.harness import Harness, use_memory
 from dibs.testing.labs.base import Lab
 
 LabFactory = Callable[[], Lab]
@@ -40,10 +48,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="LAB",
         help="run the contract suite on this lab: MODULE:NAME of a Lab, or a label offered here",
     )
+    parser.addini("dibs_app", "the app that the fixture dibs_harness puts in memory: MODULE:NAME")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): the limit that pytest-timeout enforces, if there")
+
+
+# --- for those who use dibs -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dibs_app(pytestconfig: pytest.Config) -> App:
+    """The app under test, as the ini file names it. Override this fixture if yours is made by a function."""
+    name = str(pytestconfig.getini("dibs_app"))
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        got = f", not {name!r}" if name else ""
+        pytest.fail(
+            f"dibs does not know your app: write dibs_app = yourproject.tasks:app into the pytest settings{got}",
+            pytrace=False,
+        )
+    found: Any = _import(module)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, App):
+        pytest.fail(f"dibs_app = {name}: there is no App of that name in {module}", pytrace=False)
+    return found
+
+
+def _import(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{module}.".startswith(f"{problem.name}."):
+            raise  # something that the module itself imports
+        pytest.fail(
+            f"dibs_app: there is no module {problem.name}; is it installed, or on pytest's pythonpath?", pytrace=False
+        )
+
+
+@pytest.fixture
+def dibs_harness(dibs_app: App) -> Iterator[Harness]:
+    """Your app on an empty store in memory, with a clock that stands still, for this test."""
+    with use_memory(dibs_app) as harness:
+        yield harness
+
+
+# --- for those who write a store ------------------------------------------------------------------------------
 
 
 def labs(config: pytest.Config) -> dict[str, LabFactory]:
