@@ -52,16 +52,14 @@ class App:
         finished jobs; None keeps them for ever. ``store`` is an object to use as it is, instead of a URL: you set it
         up, you close it. ``clock`` is what delays are counted from; tests own it.
         """
-        self.url = url or os.environ.get("DIBS_URL") or DEFAULT_URL
         self.name = name
         self.queue = limits.name(queue, "queue")
         self.retention = retention
         self.tasks = Tasks()
         self._clock = clock
-        self._shared = store
-        if store is None and kind_of(self.url) is kind_of("memory://"):
-            self._shared = open_store(self.url, clock=clock)
+        self._given = store
         self._opened = Opened(self.open_store)
+        self.url = url or os.environ.get("DIBS_URL") or DEFAULT_URL
 
     # --- declaring ------------------------------------------------------------------------------------------
 
@@ -196,6 +194,17 @@ class App:
         return list(dict.fromkeys([*self.queues(), *there]))
 
     # --- the store ------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the jobs are. Set before the app is first used, another one counts instead."""
+        return self._url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = url
+        in_memory = self._given is None and kind_of(url) is kind_of("memory://")
+        self._shared = open_store(url, clock=self._clock) if in_memory else self._given
 
     async def store(self) -> Store:
         """The store, through the handle of this process and event loop: opened and set up on first use."""

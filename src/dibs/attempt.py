@@ -16,12 +16,12 @@ class Attempt:
     """One claim-to-settle run of a job. Safe to use from the handler's thread while heartbeats go on."""
 
     __slots__ = (
+        "_batch",
         "_lines",
         "_note",
         "_progress",
         "_said",
         "_sent",
-        "batch",
         "cancelled",
         "claim",
         "locked_until",
@@ -30,8 +30,7 @@ class Attempt:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.batch: tuple[Attempt, ...] = (self,)
-        """All attempts of this call: one, or those of a batch task."""
+        self._batch: tuple[Attempt, ...] | None = None
         self.locked_until: datetime = claim.locked_until
         """When the lease ends unless the next heartbeat moves it on."""
         self.cancelled = False
@@ -85,6 +84,16 @@ class Attempt:
     @property
     def worker(self) -> str:
         return self.claim.worker
+
+    @property
+    def batch(self) -> "tuple[Attempt, ...]":
+        """All attempts of this call: one, or those of a batch task."""
+        # Not kept for one: an object that refers to itself is freed late.
+        return self._batch or (self,)
+
+    @batch.setter
+    def batch(self, attempts: "tuple[Attempt, ...]") -> None:
+        self._batch = attempts
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far the job is, from 0 to 1; the next heartbeat carries it."""

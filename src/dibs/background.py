@@ -25,6 +25,8 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="dibs-sync", daemon=True)
         self._thread.start()
         self._ready.wait()
+        if not hasattr(self, "_loop"):
+            raise RuntimeError("no event loop could be started in the background: its thread has said why")
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """Wait for the awaitable. An interrupt of the caller, such as Ctrl-C, cancels it."""
@@ -44,7 +46,10 @@ class Background:
         self._thread.join(_PATIENCE)
 
     def _run(self) -> None:
-        asyncio.run(self._live())
+        try:
+            asyncio.run(self._live())
+        finally:
+            self._ready.set()  # also if there was no loop to be had: nobody is to wait for ever
 
     async def _live(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()

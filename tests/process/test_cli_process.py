@@ -79,7 +79,7 @@ def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 def test_enqueue_work_and_show_is_the_first_five_minutes(program: Program) -> None:
     id_ = program("enqueue", "send", "-a", "to=ada", "--app", "shop").stdout.strip()
-    worked = program("work", "shop:app", "--drain", "--json")
+    worked = program("work", "--drain", "--json", DIBS_APP="shop:app")
     assert worked.returncode == 0, worked.stderr
     assert json.loads(worked.stdout)["succeeded"] == 1
     assert all(json.loads(line)["logger"].startswith("dibs") for line in worked.stderr.splitlines())
@@ -99,6 +99,7 @@ def test_every_ending_has_its_code(program: Program) -> None:
         (2, ["jobs", "delete", "--all", "--queue", "mail", "--queue", "default"]),
         (69, ["queues", "--url", "redis://127.0.0.1:1/0"]),
         (78, ["queues", "--url", "mysql://localhost/shop"]),
+        (69, ["work", "shop:app", "--drain", "--url", "redis://127.0.0.1:1/0"]),
         (78, ["work", "nothing:app"]),
         (78, ["work", "shop:app", "--url", "sqlite:////no/such/folder/jobs.db"]),
     ):
@@ -116,6 +117,16 @@ def test_an_error_is_one_json_document_on_standard_error(program: Program) -> No
         assert done.stdout == ""
         error = json.loads(done.stderr)["error"]
         assert error["exit_code"] == done.returncode
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback(program: Program) -> None:
+    program("enqueue", "send")
+    shown = program.start("jobs", "show", program.json("jobs", "list")["jobs"][0]["id"])
+    assert shown.stdout is not None
+    shown.stdout.close()
+    assert shown.stderr is not None
+    assert shown.stderr.read() == ""
+    assert shown.wait(30) == 1
 
 
 def test_there_are_no_colours_outside_of_a_terminal(program: Program) -> None:
@@ -145,9 +156,10 @@ def test_completion_knows_commands_options_and_names(program: Program) -> None:
 
 
 def test_a_completion_that_cannot_ask_the_store_is_silent(program: Program) -> None:
-    words = "dibs jobs list --queue x"
-    environment = {"COMP_WORDS": words, "COMP_CWORD": "4", "DIBS_URL": "redis://127.0.0.1:1/0"}
-    done = program(_DIBS_COMPLETE="bash_complete", **environment)
+    program("enqueue", "send_mail", "--queue", "letters", "--url", "sqlite:///other.db")
+    asked = {"_DIBS_COMPLETE": "bash_complete", "COMP_WORDS": "dibs jobs list --queue let", "COMP_CWORD": "4"}
+    assert "letters" in program(**asked, DIBS_URL="sqlite:///other.db").stdout
+    done = program(**asked, DIBS_URL="redis://127.0.0.1:1/0")
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
@@ -160,6 +172,7 @@ def test_sigterm_lets_a_worker_finish_and_ends_with_0(program: Program) -> None:
     assert worker.returncode == 0, said
     [job] = program.json("jobs", "list")["jobs"]
     assert (job["state"], job["worker"]) == ("succeeded", "w1")
+    assert program("workers", "--live").returncode == 1, "it has said goodbye"
 
 
 def test_a_second_signal_ends_it_now_and_gives_the_job_back(program: Program) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from dibs.app import App
 from dibs.attempt import Attempt
 from dibs.errors import ConfigurationError, Refused
 from dibs.ids import new_id
-from dibs.job import Claim
+from dibs.job import Claim, State
 from dibs.signals import Fail, Retry, Snooze
 from dibs.task import Task
 from dibs.worker.processes import HandlerError, ProcessDied, ProcessPool, caused_by
@@ -114,6 +115,17 @@ async def test_modules_that_only_the_import_path_of_this_process_leads_to_are_fo
 
     task: Task[..., Any] = handlers.process()(only_here.where)
     assert await pool.run(task, attempt(task), None) != os.getpid()
+
+
+async def test_what_a_handler_printed_is_there_when_its_result_is(
+    pool: ProcessPool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    child = await pool.run(handlers.pid, attempt(handlers.pid), None)
+    await pool.run(handlers.prints, attempt(handlers.prints, text="said"), None)
+    os.kill(child, signal.SIGKILL)
+    await until(lambda: not running(child))
+    assert capfd.readouterr() == ("said\n", "SAID\n")
 
 
 # --- the attempt --------------------------------------------------------------------------------------------
@@ -420,6 +432,20 @@ async def test_a_module_that_a_child_cannot_import_is_an_error_that_says_so(
     assert await pool.run(handlers.pid, attempt(handlers.pid), None)
 
 
+async def test_the_job_of_such_a_function_fails_with_what_its_import_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("made_up_here")
+    exec("def f() -> int:\n    return 1\n", module.__dict__)
+    monkeypatch.setitem(sys.modules, "made_up_here", module)
+    async with App("memory://") as app:
+        sent = await app.task(executor="process")(module.f).enqueue()
+        await app.drain()
+        job = await sent.job()
+    assert job is not None and job.state is State.FAILED
+    [error] = job.errors
+    assert "could not import made_up_here.f" in error.error
+    assert "ModuleNotFoundError: No module named 'made_up_here'" in error.traceback
+
+
 # --- whole programs -----------------------------------------------------------------------------------------
 
 PROGRAM = """
@@ -524,8 +550,10 @@ async def main() -> None:
         os.kill(pool._guard._process.pid, signal.SIGKILL)
         pool._guard._process.wait()
         await asyncio.gather(run(pool, sys.argv[2] + ".0"), run(pool, sys.argv[2]))
-    if sys.argv[3] == "forked" and os.fork() == 0:
-        signal.pause()  # it keeps every file of its parent open
+    if sys.argv[3] == "forked":
+        await pool.run(handlers.pid, attempt(handlers.pid), None)
+        if os.fork() == 0:
+            signal.pause()  # it keeps every file of its parent open
     await run(pool, sys.argv[2])
 
 async def run(pool, note):
@@ -564,3 +592,19 @@ def test_when_the_worker_is_killed_its_children_end_with_all_they_started(
     finally:
         os.killpg(worker.pid, signal.SIGKILL) if circumstance == "forked" else worker.kill()
         worker.wait()
+
+
+def test_the_program_of_the_guide_works(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/processes.md").read_text()
+    (tmp_path / "guide.py").write_text(guide.split("```py\n")[1].split("```")[0])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "guide.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.strip()) == 128

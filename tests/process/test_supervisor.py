@@ -285,8 +285,12 @@ def test_a_terminal_that_is_closed_stops_the_processes(tmp_path: Path) -> None:
     if pid == 0:
         os.environ["PYTHONPATH"] = str(ROOT / "src")
         os.execv(sys.executable, [sys.executable, "-c", SUPERVISOR, str(tmp_path / "child.py"), "1", "False", "None"])
-    wait_until(lambda: "up" in (tmp_path / "events").read_text())
-    os.close(terminal)  # hangs up
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        wait_until(lambda: "up" in (tmp_path / "events").read_text())
+        os.close(terminal)  # hangs up
+        wait_until(lambda: not running(pid))
+    finally:
+        os.kill(pid, signal.SIGKILL)  # nothing new to one that has ended: it waits for us
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert status == 0
     assert "SIGTERM" in (tmp_path / "events").read_text()

@@ -91,6 +91,8 @@ async def test_an_empty_filter_is_refused_for_a_change_and_counts_everything(adm
     with pytest.raises(Refused):
         await admin.change(Filter(), Delete())
     assert await admin.count(Filter()) == 3
+    assert await admin.count(Filter(queues=("mail", "none"), states=(State.QUEUED,))) == 2
+    assert await admin.count(Filter(tasks=("send",), queues=("other",))) == 1
 
 
 async def test_every_goes_over_all_pages_and_stops_at_a_limit(admin: Admin) -> None:
@@ -109,6 +111,13 @@ async def test_a_worker_is_live_while_its_heartbeats_come(admin: Admin, store: M
     clock.advance(LIVE + timedelta(seconds=1))
     [worker] = await admin.workers()
     assert not worker.live
+
+
+async def test_a_worker_that_said_goodbye_is_not_live(admin: Admin, store: MemoryStore, clock: FakeClock) -> None:
+    await store.heartbeat("w1", [], LEASE, {"queues": ["mail"], "stopped_at": clock().isoformat()})
+    [worker] = await admin.workers()
+    assert not worker.live
+    assert {finding.check for finding in await admin.health() if finding.level is not Level.OK} == {"workers"}
 
 
 async def test_a_worker_with_a_long_lease_may_be_silent_for_longer(

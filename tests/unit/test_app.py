@@ -45,6 +45,17 @@ def test_the_url_is_the_one_given_or_that_of_the_environment_or_a_file(monkeypat
     assert App("sqlite:///shop.db").url == "sqlite:///shop.db"
 
 
+async def test_another_url_counts_if_it_is_set_before_the_first_use(tmp_path: Path) -> None:
+    app = App("memory://")
+    app.url = f"sqlite:///{tmp_path}/jobs.db"
+    async with app:
+        assert isinstance(await app.store(), SQLiteStore)
+    app.url = "memory://"
+    assert isinstance(await app.store(), MemoryStore)
+    with pytest.raises(ConfigurationError, match="no store is called"):
+        app.url = "mysql://localhost"
+
+
 def test_making_an_app_connects_to_nothing(tmp_path: Path) -> None:
     App(f"sqlite:///{tmp_path}/jobs.db")
     App("postgresql://nobody@127.0.0.1:1/nowhere")

@@ -87,7 +87,7 @@ def test_a_function_that_no_process_could_import_is_refused_in_one_line_that_say
 
 def test_such_a_function_is_refused_when_it_is_declared() -> None:
     app = App("memory://")
-    with pytest.raises(ConfigurationError, match="task inner .* is local to another function"):
+    with pytest.raises(ConfigurationError, match=r"task inner .* is local to another function"):
         app.task(executor="process")(local())
     assert app.task(local()).name == "inner", "a thread needs no import"
 

@@ -4,7 +4,6 @@ import asyncio
 import statistics
 import sys
 from collections import Counter
-from datetime import timedelta
 from secrets import token_hex
 from time import perf_counter
 from uuid import UUID
@@ -20,7 +19,6 @@ from dibs.cli import show
 from dibs.cli.exits import FINE, WRONG
 from dibs.cli.options import json_option, store_options
 from dibs.cli.work import loop_factory
-from dibs.clock import system_clock
 from dibs.job import Delete, Filter, NewJob
 from dibs.store import Store
 from dibs.stores import open_store
@@ -86,7 +84,6 @@ class _Bench:
         self.runs: Counter[UUID] = Counter()
         self.started: dict[UUID, float] = {}
         self.began = asyncio.Event()
-        self.workers: list[str] = []
         self.app.task(self._handle, name=TASK)  # type: ignore[call-overload]
 
     async def _handle(self) -> None:
@@ -122,9 +119,7 @@ class _Bench:
         return NewJob(task=TASK, queue=self.queue)
 
     def _worker(self, *, until_empty: bool) -> Worker:
-        worker = self.app.worker(until_empty=until_empty)
-        self.workers.append(worker.name)
-        return worker
+        return self.app.worker(until_empty=until_empty)
 
     async def _work(self) -> float:
         began = perf_counter()
@@ -154,8 +149,6 @@ class _Bench:
     async def clean_up(self) -> None:
         store = await self.app.store()
         await Admin(store).change(Filter(queues=(self.queue,)), Delete(force=True))
-        for name in self.workers:  # nobody shall take them for workers that are alive
-            await store.heartbeat(name, [], timedelta(seconds=1), {"queues": [], "stopped_at": str(system_clock())})
         await self.app.close()
 
 

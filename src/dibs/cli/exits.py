@@ -101,8 +101,10 @@ class Defaulting(click.Group):
 
 def _end(problem: click.ClickException, as_json: bool) -> NoReturn:
     """Say what went wrong, as JSON if the command was asked for JSON."""
+    from dibs.cli.show import one_line
+
     kind = problem.kind if isinstance(problem, Trouble) else "Usage"
-    message = " ".join(problem.format_message().split())
+    message = one_line(problem.format_message())
     if as_json:
         error = {"kind": kind, "message": message, "exit_code": problem.exit_code}
         click.echo(msgspec.json.encode({"error": error}).decode(), err=True)

@@ -67,13 +67,14 @@ def _list(limit: int, after: UUID | None, ids: bool, url: str, as_json: bool, **
 async def _find(url: str, which: Filter, after: UUID | None, limit: int) -> tuple[list[Job], int, UUID | None]:
     async with administering(url) as admin:
         found: list[Job] = []
+        whole = after is None
         while len(found) < limit:
             page = await admin.page(which, after, min(limit - len(found), 1_000))
             found += page.jobs
             after = page.after
             if after is None:
                 break
-        return found, await admin.count(which), after
+        return found, len(found) if whole and after is None else await admin.count(which), after
 
 
 def _print(found: list[Job]) -> None:

@@ -93,20 +93,6 @@ class JobId(Kind):
             self.fail(f"{value!r} is no job id: copy one from dibs jobs list", param, ctx)
 
 
-class Names(Kind):
-    """Names, separated by commas."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = tuple(part.strip() for part in str(value).split(",") if part.strip())
-        if not names:
-            self.fail("no name given", param, ctx)
-        return names
-
-
 class Queues(Kind):
     """Queues in strict order (``a,b``), or with weights (``a=3,b=1``)."""
 

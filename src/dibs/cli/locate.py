@@ -38,7 +38,8 @@ def _import(name: str) -> ModuleType:
     except (Exception, SystemExit) as problem:
         said = " ".join(str(problem).split()) or "no message"
         what = f"{type(problem).__name__} at {_where(problem)}: {said}"
-        raise ConfigurationError(f"module {name} cannot be imported, {what} (mend it, or try another)") from problem
+        advice = f"python -c 'import {name}' shows all of it"
+        raise ConfigurationError(f"module {name} cannot be imported, {what} ({advice})") from problem
 
 
 def _where(problem: BaseException) -> str:

@@ -27,8 +27,8 @@ def resolve_url(url: str | None, app: str | None) -> str:
     """Where the store is: ``--url``, or the app's, or ``DIBS_URL``, or the default."""
     if url is not None:
         return url
-    if app is None and "DIBS_URL" not in environ:
-        app = environ.get("DIBS_APP")
+    if app is None and not environ.get("DIBS_URL"):
+        app = environ.get("DIBS_APP") or None
     if app is not None:
         from dibs.cli.locate import load_app
 
@@ -37,8 +37,8 @@ def resolve_url(url: str | None, app: str | None) -> str:
 
 
 def _resolve(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
-    if context.resilient_parsing:
-        return url or DEFAULT_URL
+    if context.resilient_parsing:  # a shell completes: nobody's code is run for that
+        return url or environ.get("DIBS_URL") or DEFAULT_URL
     return resolve_url(url, context.meta.get("dibs.app"))
 
 

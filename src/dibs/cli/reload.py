@@ -33,6 +33,7 @@ def reloading(command: Sequence[str], folder: Path) -> int:
     """Run the command, again after each change, until somebody stops it; the code to exit with."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     child: subprocess.Popen[bytes] | None = None
+    told = False
     try:
         while True:
             before, child = files(folder), subprocess.Popen(command)  # noqa: S603 - our own
@@ -40,10 +41,11 @@ def reloading(command: Sequence[str], folder: Path) -> int:
             click.echo(f"dibs: {os.path.relpath(changed)} changed, starting again", err=True)
             _end(child)
     except KeyboardInterrupt:
+        told = True  # the terminal told the child too: told twice, it would drop what it has begun
         return 0
     finally:
         if child is not None:
-            _end(child)
+            _end(child, told)
 
 
 def _wait_for_change(folder: Path, before: dict[str, int]) -> str:
@@ -54,10 +56,11 @@ def _wait_for_change(folder: Path, before: dict[str, int]) -> str:
             return min(path for path, _ in set(now.items()) ^ set(before.items()))
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _end(child: "subprocess.Popen[bytes]", told: bool = False) -> None:
     """Let it finish what it began; a worker that takes too long is killed, its jobs run again after their leases."""
     if child.poll() is None:
-        child.terminate()
+        if not told:
+            child.terminate()
         try:
             child.wait(10)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):

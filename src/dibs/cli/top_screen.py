@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dibs.admin import Queue, Snapshot, Worker
 from dibs.cli import show
 from dibs.cli.queues import marks
-from dibs.cli.workers import liveness, slots
+from dibs.cli.workers import liveness, served, slots
 from dibs.job import FINISHED, Job, State
 
 FIXED = 12
@@ -109,7 +108,9 @@ def per_second(rate: float) -> str:
     return f"{rate:,.1f}/s" if 0 < rate < 10 else f"{rate:,.0f}/s"
 
 
-def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> Table:
+def _queues(now: Snapshot, speed: dict[str, Rates], width: int, rows: int) -> RenderableType:
+    if not now.queues:
+        return Text("no queues", style="bright_black")
     table = show.Grid("QUEUE…", ">DUE", ">RUN", ">FAIL?", ">IN?", ">OUT", ">WORKERS?", "OLDEST", "")
     busiest = sorted(now.queues, key=lambda queue: (-queue.due, -queue.states[State.RUNNING], queue.name))
     for queue in busiest[:rows]:
@@ -134,8 +135,8 @@ def _workers(now: Snapshot, width: int, rows: int) -> RenderableType:
         return Text("no workers", style="bright_black")
     table = show.Grid("WORKER…", "STATE", ">HOLDS", ">SLOTS?", "SEEN", "QUEUES…?")
     for worker in sorted(now.workers, key=_importance)[:rows]:
-        seen, served = show.ago(worker.seen_at, now.at), ",".join(worker.queues or ("?",))
-        table.row(worker.name, liveness(worker), str(worker.running), slots(worker), seen, served)
+        seen = show.ago(worker.seen_at, now.at)
+        table.row(worker.name, liveness(worker), str(worker.running), slots(worker), seen, served(worker))
     return table.fit(width)
 
 

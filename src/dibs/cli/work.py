@@ -13,7 +13,7 @@ import click
 from dibs.app import App
 from dibs.cli import kinds, logs, show
 from dibs.cli.locate import load_app
-from dibs.cli.options import complete_queue
+from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
@@ -70,7 +70,10 @@ def work(**given: Any) -> None:
     app.on("startup")(ready)
     if given["url"] is not None:
         app.url = given["url"]
-    stats = _run(_worker(app, given))
+    worker = _worker(app, given)
+    if given["drain"]:
+        run(_reach(app))
+    stats = _run(worker)
     if given["drain"] and given["as_json"]:
         show.emit(stats)
 
@@ -84,6 +87,15 @@ def _worker(app: App, given: Mapping[str, Any]) -> Worker:
     if number is not None and "name" in settings:
         settings["name"] += f"-{number}"
     return app.worker(**settings)
+
+
+async def _reach(app: App) -> None:
+    """A worker waits for a store that is away; who wants to empty a queue and go on is told that it is."""
+    store = app.open_store()
+    try:
+        await store.setup()
+    finally:
+        await store.close()
 
 
 # --- one process --------------------------------------------------------------------------------------------

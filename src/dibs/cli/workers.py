@@ -49,7 +49,7 @@ def _print(found: list[Worker]) -> None:
             show.ago(worker.seen_at, now),
             str(worker.running),
             slots(worker),
-            show.one_line(",".join(worker.queues or ("?",))),
+            served(worker),
             "?" if worker.tasks is None else str(len(worker.tasks)),
             "–" if host is None else show.one_line(f"{host}:{worker.info.get('pid', '?')}"),
         )
@@ -61,6 +61,11 @@ def liveness(worker: Worker) -> Text:
     if worker.live:
         return Text("live", style="green")
     return Text("lost", style="red") if worker.running else Text("ended", style="bright_black")
+
+
+def served(worker: Worker) -> str:
+    """The queues that it takes jobs of."""
+    return "?" if worker.queues is None else ",".join(worker.queues) or "–"
 
 
 def slots(worker: Worker) -> str:

@@ -187,7 +187,7 @@ class Harness:
         watch = Watch(tasks) if raising else None
         worker = self._worker(tasks, self._flaky, named, concurrency=concurrency)
         if watch is not None:
-            watch.found = worker.stop
+            watch.stop = worker.stop
         with deadline.stopping(worker):
             total = total.plus(await worker.run())
         if watch is not None:

@@ -11,15 +11,14 @@ A conftest may offer labs of its own through the hook ``pytest_dibs_labs``. A te
 for the fixtures ``lab`` or ``store`` runs once for each lab.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from dibs.app import App
-from dibs.store import Store
 from dibs.testing.harness import Harness, use_memory
 from dibs.testing.labs.base import Lab
 
@@ -53,6 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): the limit that pytest-timeout enforces, if there")
+    if "pytest_asyncio" in sys.modules:  # looked for now, as importing it before pytest does would be warned of
+        config.pluginmanager.register(import_module("dibs.testing.labs.fixtures"), "dibs-labs")
 
 
 # --- for those who use dibs -----------------------------------------------------------------------------------
@@ -124,22 +125,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if not offered:  # an empty list of labs would skip every test, and look like success
             raise pytest.UsageError("no store to test: name a lab with --dibs-lab MODULE:NAME")
         metafunc.parametrize("dibs_lab_factory", list(offered.values()), ids=list(offered))
-
-
-if find_spec("pytest_asyncio"):  # dibs[testing]; whoever only uses dibs need not have it
-    import pytest_asyncio
-
-    @pytest_asyncio.fixture
-    async def lab(dibs_lab_factory: LabFactory) -> AsyncIterator[Lab]:
-        """A lab with an empty store."""
-        made = dibs_lab_factory()
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.stop()
-
-    @pytest_asyncio.fixture
-    async def store(lab: Lab) -> Store:
-        """A handle on the lab's empty store."""
-        return await lab.open()

@@ -15,6 +15,7 @@ from dibs.attempt import Attempt
 from dibs.job import Job
 from dibs.task import Task, Tasks
 from dibs.testing.callers import desk
+from dibs.worker.run import Run, Why
 
 _OURS = frozenset({"asyncio", "concurrent", "dibs"})
 
@@ -53,8 +54,9 @@ class Watch:
     """Notices the first attempt that went wrong, and keeps what its handler raised."""
 
     def __init__(self, tasks: Tasks) -> None:
-        self.found: Callable[[], object] = lambda: None
-        """Called when there is one."""
+        self.stop: Callable[[], object] | None = None
+        """How to stop the worker then, if it shall be; no further job is run."""
+        self._over = False
         self._raised: dict[tuple[UUID, int], BaseException] = {}
         self.problem: tuple[Attempt, BaseException | None, str] | None = None
         tasks.middleware.insert(0, self._around)
@@ -62,10 +64,14 @@ class Watch:
             tasks.hooks.setdefault(event, []).append(self._ended)
 
     async def _around(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if self._over:
+            _give_back(attempt)
         try:
             return await call_next()
         except BaseException as error:
             self._raised |= dict.fromkeys([(each.id, each.epoch) for each in attempt.batch], error)
+            if not isinstance(error, asyncio.CancelledError | signals.Retry | signals.Snooze):
+                self._stop()
             raise
 
     def _ended(self, attempt: Attempt, ended: outcome.Retry | outcome.Failed) -> None:
@@ -74,7 +80,12 @@ class Watch:
         if self.problem is None and not (again and isinstance(error, signals.Retry)):
             said = ended.error + (f"\n{ended.traceback}" if ended.traceback else "")
             self.problem = attempt, error, said
-            self.found()
+            self._stop()
+
+    def _stop(self) -> None:
+        if self.stop is not None:
+            self._over = True
+            self.stop()
 
     def raise_problem(self, look: Callable[[UUID], Job | None]) -> None:
         """Raise what the handler raised, if one did, as if it had been called by the test."""
@@ -88,6 +99,14 @@ class Watch:
             raise HandlerFailed(f"{where} did not end well: {said}", look(attempt.id))
         error.add_note(f"{where}; with raising=False it is kept with the job, as a worker does")
         raise error.with_traceback(handlers)
+
+
+def _give_back(attempt: Attempt) -> None:
+    """Have this attempt end as those do that a worker interrupts when it is stopped: released."""
+    for each in attempt.batch:
+        if isinstance(each, Run):
+            each.why = Why.STOP
+    raise asyncio.CancelledError
 
 
 def users_part(frame: TracebackType | None) -> TracebackType | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from dibs.clock import system_clock
 from dibs.outcome import Pulse
 from dibs.store import Store
 from dibs.worker.outage import Backoff, Weather
@@ -90,9 +91,16 @@ class Heartbeat:
         finally:
             beats.cancel()
             await asyncio.gather(beats, return_exceptions=True)
+            await self._say_goodbye()
             if self._close:
                 with suppress(Exception):
                     await asyncio.wait_for(self._store.close(), 2)
+
+    async def _say_goodbye(self) -> None:
+        """So that nobody counts on a worker that ended, until its silence gives it away."""
+        gone = {**self._info(), "stopped_at": system_clock().isoformat()}
+        with suppress(Exception):
+            await asyncio.wait_for(self._store.heartbeat(self._name, [], timedelta(seconds=self._lease), gone), 1)
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()

@@ -128,8 +128,8 @@ def _traceback(error: BaseException | None) -> str:
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
         frame = frame.tb_next
-    if frame is None:
-        return ""
+    if frame is None:  # it was raised here; what it was raised from may come from a handler
+        return _traceback(error.__cause__)
     try:
         return "".join(traceback.format_exception(type(error), error, frame, limit=-FRAMES))
     except Exception as problem:  # an exception that cannot be printed, or no memory to do it

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
+from functools import partial
 from time import monotonic
 
 from dibs.attempt import running
@@ -43,6 +44,10 @@ class Runner:
         self._tells_starts = "started" in hooks
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        # What create_task does where nobody has set a factory, without its detour.
+        self._make_task: Callable[..., asyncio.Task[None]] = (
+            self._loop.create_task if self._loop.get_task_factory() else partial(asyncio.Task, loop=self._loop)
+        )
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
@@ -149,14 +154,16 @@ class Runner:
             self.free_processes -= 1
         # Started from the end of another attempt, as most are: its context must not be inherited.
         attempt = self._attempt(run) if plan.batch is None else self._attempt_batch(run)
-        run.handle = self._loop.create_task(attempt, name=run.claim.task, context=self._context.copy())
-        self._stats.started += len(run.batch)
-        if plan.batch is not None or self._tells_starts:
+        run.handle = self._make_task(attempt, name=run.claim.task, context=self._context.copy())
+        if plan.batch is None and not self._tells_starts:
+            self._stats.started += 1
+        else:
             self._tell_start(run)
 
     def _tell_start(self, first: Run) -> None:
         for run in first.batch:
             assert isinstance(run, Run)
+            self._stats.started += 1
             run.handle = first.handle
             self._hooks.fire("started", run, None)
 
@@ -219,6 +226,7 @@ class Runner:
         if timer is not None:
             timer.cancel()
         for run, outcome in zip(runs, outcomes, strict=True):
+            run.handle = None
             self._settle(run, outcome)
         self._free(first)
 
