@@ -110,7 +110,12 @@ def _with_commands(folder: Path, environment: Mapping[str, str]) -> dict[str, st
 def _run(script: list[str], folder: Path, environment: dict[str, str]) -> None:
     command = ["bash", "-c", "\n".join(script)]
     running = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, stdout=subprocess.DEVNULL
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
     )
     try:
         running.wait(_PATIENCE)

@@ -35,7 +35,7 @@ def _blocks(*languages: str) -> Iterator[Block]:
 
 
 def _alone() -> Iterator[object]:
-    for block in _blocks("python"):
+    for block in _blocks("python", "py"):
         if block.file is None or not is_session(PAGES[block.page]):
             yield pytest.param(block.text, id=f"{block.page}-{block.number}")
 
@@ -51,7 +51,8 @@ def _sessions() -> Iterator[object]:
 
 @pytest.mark.parametrize("code", list(_alone()))
 def test_the_python_in_the_documentation_runs(code: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", code]
+    (tmp_path / "example.py").write_text(code)
+    command = [sys.executable, "-W", "error", "example.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -150,7 +151,18 @@ def test_the_dockerfiles_start_dibs_without_a_shell() -> None:
     for block in files:
         lines = block.text.replace("\\\n", " ").splitlines()
         words = [line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#")]
-        instructions = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "CMD", "ENTRYPOINT", "HEALTHCHECK", "STOPSIGNAL"}
+        instructions = {
+            "FROM",
+            "WORKDIR",
+            "COPY",
+            "RUN",
+            "ENV",
+            "USER",
+            "CMD",
+            "ENTRYPOINT",
+            "HEALTHCHECK",
+            "STOPSIGNAL",
+        }
         assert {word for word, _ in words} <= instructions
         [start] = [rest for word, rest in words if word == "CMD"]
         assert start.startswith('["dibs", "work"')
