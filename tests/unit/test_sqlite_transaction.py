@@ -91,10 +91,46 @@ async def test_a_finished_job_is_known_too(tmp_path: Path) -> None:
     await store.enqueue([job])
     (claim,) = await store.claim("default", "w", 1, LEASE)
     await store.settle([claim.settled(Succeeded())])
+    await store.close()
     connection = sqlite3.connect(tmp_path / "jobs.db")
     assert not enqueue_in(connection, [job])[0].created
     connection.rollback()
     connection.close()
+
+
+# --- two libraries in one process -----------------------------------------------------------------------------
+
+
+async def test_another_library_is_refused_while_dibs_has_the_file_open(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.setup()
+    connection = sqlite3.connect(path)
+    with pytest.raises(ConfigurationError, match="two SQLite libraries"):
+        enqueue_in(connection, [NewJob(task="a")])
+    await store.close()
+    assert enqueue_in(connection, [NewJob(task="a")])[0].created
+    connection.close()
+
+
+async def test_the_same_library_may_enqueue_while_dibs_has_the_file_open(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.setup()
+    connection = apsw.Connection(str(path))
+    with connection:
+        assert enqueue_in(connection, [NewJob(task="a")])[0].created
+    assert [claim.task for claim in await store.claim("default", "w", 9, LEASE)] == ["a"]
+    connection.close()
+    await store.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux tells which files a process has open")
+async def test_a_file_that_another_library_has_open_is_not_opened(path: Path, connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT count(*) FROM orders").fetchall()
+    store = SQLiteStore(path)
+    with pytest.raises(ConfigurationError, match="a file of its own"):
+        await store.setup()
+    connection.close()
+    await store.setup()
     await store.close()
 
 
@@ -151,14 +187,16 @@ def test_an_unknown_connection_is_refused() -> None:
 async def test_a_commit_wakes_a_waiting_worker_and_a_rollback_does_not(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     await store.setup()
-    connection = sqlite3.connect(tmp_path / "jobs.db")
+    connection = apsw.Connection(str(tmp_path / "jobs.db"))
     waiting = asyncio.ensure_future(store.wait(["default"], timedelta(seconds=10)))
+    connection.execute("BEGIN IMMEDIATE")
     enqueue_in(connection, [NewJob(task="t")])
-    connection.rollback()
+    connection.execute("ROLLBACK")
     await asyncio.sleep(0.1)
     assert not waiting.done()
+    connection.execute("BEGIN IMMEDIATE")
     enqueue_in(connection, [NewJob(task="t")])
-    connection.commit()
+    connection.execute("COMMIT")
     assert await asyncio.wait_for(waiting, 5) == {"default"}
     connection.close()
     await store.close()

@@ -7,6 +7,7 @@ SQLite forget the locks that only the parent has; the handle is dead there, and 
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -24,6 +25,9 @@ class Resting(Protocol):
 
 class Handle(Protocol):
     """What has such threads."""
+
+    @property
+    def path(self) -> Path: ...
 
     def _hands(self) -> Sequence[Resting]: ...
 

@@ -36,6 +36,7 @@ from dibs.stores.bulk import BulkVerbs
 from dibs.stores.sqlite import changing, claiming, enqueueing, forks, looking, schema, settling, watching
 from dibs.stores.sqlite.connect import Connection, translated
 from dibs.stores.sqlite.hands import CLOSED, Reader, T, Verb
+from dibs.stores.sqlite.neighbours import refuse_strangers
 from dibs.stores.sqlite.options import BUSY_TIMEOUT, Options, parse
 from dibs.stores.sqlite.rows import as_claims
 from dibs.stores.sqlite.shortcut import BRIEF
@@ -89,6 +90,11 @@ class SQLiteStore(BulkVerbs):
             migrate=given.migrate,
         )
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._options.path
+
     # --- coming and going -----------------------------------------------------------------------------------
 
     async def setup(self) -> None:
@@ -105,6 +111,7 @@ class SQLiteStore(BulkVerbs):
         connections: list[Connection] = []
         try:
             with translated(self._options):
+                refuse_strangers(self.path)
                 connections.append(Connection(self._options))
                 schema.ensure(connections[0])
                 connections += [Connection(self._options), Connection(self._options)]

@@ -16,6 +16,7 @@ from dibs.errors import ConfigurationError, SchemaError
 from dibs.job import Enqueued, NewJob
 from dibs.limits import Limits
 from dibs.stores.sqlite.enqueueing import Execute, enqueue_each
+from dibs.stores.sqlite.neighbours import refuse_beside_handles
 
 OLDEST = (3, 35, 0)
 _BEGIN_FIRST = "no transaction is open on this connection: begin one, enqueue inside it, then commit"
@@ -65,10 +66,17 @@ def enqueue_in(
 
 def executor(connection: Any) -> Execute:
     """How to run a statement on this connection; makes sure that it is in a transaction."""
-    if isinstance(connection, sqlite3.Connection):
-        return _sqlite3(connection)
     if isinstance(connection, apsw.Connection):
         return _apsw(connection)
+    execute = _foreign(connection)
+    refuse_beside_handles(lambda: str(execute("PRAGMA database_list", ())[0][2]))
+    return execute
+
+
+def _foreign(connection: Any) -> Execute:
+    """Through a library that is not ours."""
+    if isinstance(connection, sqlite3.Connection):
+        return _sqlite3(connection)
     if getattr(connection, "vendor", None) == "sqlite":
         return _django(connection)
     if hasattr(connection, "exec_driver_sql"):
