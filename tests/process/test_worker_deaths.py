@@ -57,6 +57,24 @@ async def test_kill_nine_with_a_hundred_running_jobs_and_all_run_again_none_twic
     assert await faults(store, tmp_path, ids) == []
 
 
+async def test_a_job_whose_workers_die_has_exactly_as_many_attempts_as_allowed(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    [job_id] = await enqueue(store, "hold", 1, 600, max_attempts=2)
+    for name in ("first", "second"):
+        with worker(url, tmp_path, name) as process:
+            wait_for(lambda: len(steps(tmp_path, name)) == 1)  # noqa: B023 (called at once)
+            process.send(signal.SIGKILL)
+            process.end()
+    with worker(url, tmp_path, "third"):
+        await until(lambda: finished(store))
+    job = await store.get(job_id)
+    assert job is not None
+    assert (job.state, job.attempts, job.epoch) == (State.FAILED, 2, 2)
+    assert [error.error for error in job.errors] == ["lease expired"] * 2
+    assert steps(tmp_path, "third") == []
+
+
 async def test_sigterm_with_200_in_flight_stops_claiming_gives_back_and_finishes(
     store: Store, url: str, tmp_path: Path
 ) -> None:

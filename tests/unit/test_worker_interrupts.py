@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -338,6 +339,30 @@ async def test_a_thread_that_does_not_end_is_not_given_back(shop: Shop) -> None:
         assert flags[0].lost
     finally:
         release.set()
+
+
+async def test_a_handler_that_ignores_its_cancel_does_not_keep_the_worker(shop: Shop) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @shop.task(lease=1)
+    async def stubborn() -> None:
+        started.set()
+        try:
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(600)
+        finally:
+            ended.set()
+
+    job_id = await shop.enqueue(stubborn)
+    worker = shop.worker()
+    going = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 5)
+    worker.stop(now=True)
+    await asyncio.wait_for(going, 5)
+    assert ended.is_set()
+    assert worker.stats.lost == 1
+    assert (await shop.job(job_id)).state is State.RUNNING
 
 
 async def test_a_stop_before_the_start_counts(shop: Shop) -> None:

@@ -276,6 +276,31 @@ async def test_a_handler_may_raise_the_limit_of_recursion_or_not_the_worker_goes
     assert job.errors[0].error.startswith("RecursionError")
 
 
+async def test_what_is_said_reaches_the_store_while_the_handler_runs(shop: Shop) -> None:
+    @shop.task(lease=1)
+    async def talk() -> str:
+        current().progress(0.5, "half way")
+        while True:
+            job = await shop.store.get(current().id)
+            if job is not None and job.report.progress is not None:
+                return job.report.note
+            await asyncio.sleep(0.01)
+
+    assert (await shop.run_one(talk)).result == "half way"
+
+
+@pytest.mark.parametrize("nonsense", ["half", None, float("nan"), object(), 10**400], ids=repr)
+async def test_nonsense_in_a_report_harms_nobody(shop: Shop, nonsense: Any) -> None:
+    @shop.task
+    async def talk() -> None:
+        current().progress(nonsense, nonsense)
+        current().log(nonsense)
+
+    job = await shop.run_one(talk)
+    assert job.state is State.SUCCEEDED
+    assert len(job.report.log) == 1
+
+
 async def test_logs_and_progress_of_all_attempts_stay_with_the_job(shop: Shop) -> None:
     @shop.task(retry=NOW)
     async def talk() -> None:

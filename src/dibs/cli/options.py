@@ -85,7 +85,10 @@ async def administering(url: str, *, create: bool = False) -> AsyncIterator[Admi
     if scheme == "memory":
         raise ConfigurationError("memory:// keeps jobs inside one process: name the store that you mean with --url")
     if scheme == "sqlite" and not create:
-        await open_schema(url).status()
+        try:
+            await open_schema(url).status()
+        except ConfigurationError as problem:
+            raise ConfigurationError(f"{problem}, or name another store with --url or DIBS_URL") from None
     store = open_store(url)
     try:
         await store.setup()

@@ -25,6 +25,9 @@ def guarded(handler: Coroutine[Any, Any, Any], run: Run) -> Generator[Any, Any, 
                 handler.close()
                 raise
             except BaseException as problem:
+                if run.lost and run.why is Why.STOP:  # the worker has waited long enough for it to obey
+                    handler.close()
+                    raise
                 step = handler.throw(problem)
             else:
                 if run.until <= monotonic() and not run.ended and run.why is None:

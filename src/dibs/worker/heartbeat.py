@@ -15,7 +15,7 @@ from dibs.clock import system_clock
 from dibs.outcome import Pulse
 from dibs.store import Store
 from dibs.worker.outage import Backoff, Weather
-from dibs.worker.reports import collect
+from dibs.worker.reports import beat
 from dibs.worker.run import Run, Why
 
 VISIBLE = 10.0
@@ -138,15 +138,9 @@ class Heartbeat:
             await self._renew([], self._lease)
 
     async def _renew(self, runs: Collection[Run], lease: float) -> None:
-        mail = await collect(self._store, runs)
         asked_at = time.monotonic()
         info = self._info() if asked_at - self._shown_at >= VISIBLE else None
-        claims, span = [run.claim for run in runs], timedelta(seconds=lease)
-        if mail.reports:
-            pulses = await self._store.heartbeat(self._name, claims, span, info, reports=mail.reports)
-        else:
-            pulses = await self._store.heartbeat(self._name, claims, span, info)
-        mail.arrived()
+        pulses = await beat(self._store, self._name, runs, timedelta(seconds=lease), info)
         self._shown_at = asked_at if info is not None else self._shown_at
         for run, pulse in zip(runs, pulses, strict=True):
             self._learn(run, pulse, asked_at, lease)

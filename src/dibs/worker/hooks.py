@@ -9,6 +9,9 @@ from typing import Any
 from dibs.task import Hook
 from dibs.worker.log import log
 
+# One that raises SystemExit shall not end the worker either. A cancel is not theirs to raise.
+_ANY = (Exception, SystemExit, KeyboardInterrupt)
+
 
 class Hooks:
     """Calls hooks, plain and async; those of an attempt are not waited for, so that no job waits for them."""
@@ -28,7 +31,7 @@ class Hooks:
                 answer = hook()
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception:
+            except _ANY:
                 log.exception("a hook for %s failed", event)
 
     def fire(self, event: str, *about: Any) -> None:
@@ -36,7 +39,7 @@ class Hooks:
         for hook in self._hooks.get(event, ()):
             try:
                 answer = self._context.copy().run(hook, *about)
-            except Exception:
+            except _ANY:
                 log.exception("a hook for %s failed", event)
                 continue
             if inspect.isawaitable(answer):
@@ -55,5 +58,5 @@ class Hooks:
     async def _finish(self, event: str, answer: Any) -> None:
         try:
             await answer
-        except Exception:
+        except _ANY:
             log.exception("a hook for %s failed", event)

@@ -11,7 +11,7 @@ from dibs.outcome import Failed, Outcome, Verdict
 from dibs.store import Store
 from dibs.worker.log import log
 from dibs.worker.outage import Backoff, Weather
-from dibs.worker.reports import collect
+from dibs.worker.reports import beat
 from dibs.worker.run import Run
 
 BATCH = 1_000
@@ -96,12 +96,12 @@ class Settler:
 
     async def _report(self, batch: Sequence[Ended]) -> None:
         """Send what handlers said last: when the job has ended, no heartbeat can carry it."""
-        talkative = [run for run, _ in batch if run.unsent]
-        for run in talkative:
-            mail = await collect(self._store, [run])
-            span = timedelta(seconds=run.plan.lease)
-            await self._store.heartbeat(self._name, [run.claim], span, reports=mail.reports)
-            mail.arrived()
+        by_lease: dict[float, list[Run]] = {}
+        for run, _ in batch:
+            if run.unsent:
+                by_lease.setdefault(run.plan.lease, []).append(run)
+        for lease, runs in by_lease.items():
+            await beat(self._store, self._name, runs, timedelta(seconds=lease))
 
     async def _settle_apart(self, batch: list[Ended], problem: Exception) -> list[Ended]:
         if len(batch) > 1:

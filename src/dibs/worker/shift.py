@@ -54,6 +54,7 @@ class Shift:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
+        self._up = False
         self._held: set[Run] = set()
         self._weather = Weather(settings.name)
         self._hooks = Hooks(tasks.hooks)
@@ -119,6 +120,7 @@ class Shift:
         try:
             if not await self._open():
                 return
+            self._up = True
             await self._hooks.call("startup")
             self._heartbeat.start()
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
@@ -243,7 +245,8 @@ class Shift:
             await self._processes.close()
         await asyncio.to_thread(self._heartbeat.stop)
         await self._hooks.close(HASTE)
-        await self._hooks.call("shutdown")
+        if self._up:
+            await self._hooks.call("shutdown")
         self._threads.close()
         if not self._shared:
             with suppress(StoreUnavailable):
