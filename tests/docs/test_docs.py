@@ -24,13 +24,14 @@ DEPLOYING = "docs/guides/deploying.md"
 TO_END = timedelta(seconds=10)
 """What a worker needs at most, after its grace time, to interrupt handlers and to send the last outcomes."""
 
-# Several files of one project: tests/contract/test_guide.py puts them together.
-PUT_TOGETHER_ELSEWHERE = "docs/guides/writing-a-store.md"
+# Several files of one project each: tests of their own put them together, tests/contract/test_guide.py and
+# tests/unit/test_testing_guide.py.
+PROJECTS = ("docs/guides/writing-a-store.md", "docs/guides/testing.md")
 
 
 def _blocks(*languages: str) -> Iterator[Block]:
     for name, blocks in PAGES.items():
-        if name != PUT_TOGETHER_ELSEWHERE:
+        if name not in PROJECTS:
             yield from (block for block in blocks if block.language in languages)
 
 
@@ -42,7 +43,7 @@ def _alone() -> Iterator[object]:
 
 def _sessions() -> Iterator[object]:
     for name, blocks in PAGES.items():
-        if is_session(blocks) and name != PUT_TOGETHER_ELSEWHERE:
+        if is_session(blocks) and name not in PROJECTS:
             yield pytest.param(blocks, id=name)
 
 
