@@ -15,7 +15,7 @@ from uuid import UUID
 import click
 
 from dibs.cli import demo_shop
-from dibs.cli.demo_diary import FOLDER_VARIABLE, runs
+from dibs.cli.demo_diary import FOLDER_VARIABLE, LINE_VARIABLE, runs
 from dibs.cli.demo_news import News
 from dibs.cli.demo_screen import Look, Screen, how_to_go_on, summary
 from dibs.cli.demo_shop import QUEUE
@@ -25,7 +25,6 @@ from dibs.job import Filter, Job, State
 from dibs.store import Store
 from dibs.stores import open_store, scheme_of
 from dibs.testing.oracle import faults
-from dibs.worker.supervisor import LIFELINE_VARIABLE
 
 LEASE = 3
 CONCURRENCY = 10
@@ -92,20 +91,20 @@ class _Demo:
     @contextmanager
     def _workers(self) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         """Real ones, each a process; they end with the demo, also if it is killed: its end of a pipe is then closed."""
-        lifeline, ours = os.pipe()
+        line, ours = os.pipe()
         # The URL goes by the environment: it may hold a password, and command lines are there for all to see.
         environment = {
             **os.environ,
             "DIBS_URL": self.url,
             FOLDER_VARIABLE: str(self.folder),
-            LIFELINE_VARIABLE: str(lifeline),
+            LINE_VARIABLE: str(line),
         }
         workers: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for name in self.names:
                 with (self.folder / f"{name}.txt").open("wb") as log:
                     workers[name] = subprocess.Popen(  # noqa: S603
-                        _command(name), env=environment, stdout=log, stderr=log, pass_fds=[lifeline], process_group=0
+                        _command(name), env=environment, stdout=log, stderr=log, pass_fds=[line], process_group=0
                     )
             self.news.tell(f"started {len(workers)} workers, each with: dibs work … --lease {LEASE}s")
             yield workers
@@ -114,7 +113,7 @@ class _Demo:
             for worker in workers.values():
                 worker.kill()
                 worker.wait()
-            os.close(lifeline)
+            os.close(line)
             os.close(ours)
 
     async def _watch(self, store: Store, workers: dict[str, subprocess.Popen[bytes]]) -> None:

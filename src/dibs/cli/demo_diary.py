@@ -4,6 +4,8 @@ One line when a handler begins, one when it ends, one when the store has taken i
 """
 
 import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -16,7 +18,22 @@ from dibs.outcome import Outcome, Verdict
 from dibs.testing.oracle import Run
 
 FOLDER_VARIABLE = "DIBS_DEMO_FOLDER"
+LINE_VARIABLE = "DIBS_DEMO_FD"
+"""A pipe that nobody writes to: it is closed when the demo is gone."""
 SETTLED = ("succeeded", "retried", "failed", "cancelled", "released", "snoozed", "lost")
+
+
+def end_with_the_demo() -> None:
+    """Let this worker be told to stop when the demo has gone, however it went."""
+    given = os.environ.get(LINE_VARIABLE)
+    if given is None:
+        return
+
+    def follow() -> None:
+        os.read(int(given), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="dibs-demo-watch", daemon=True).start()
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from dibs import App, Attempt, Constant, Exponential, NewJob, Priority, current
-from dibs.cli.demo_diary import SETTLED, Diary
+from dibs.cli.demo_diary import SETTLED, Diary, end_with_the_demo
 from dibs.outcome import Outcome
 
 QUEUE = "demo"
@@ -109,6 +109,7 @@ def poisoned(job: Any) -> bool:
 # --- the diary: what each worker writes down beside the store, for the proof at the end ---------------------
 
 _diary = Diary.of_this_process()
+app.on("startup")(end_with_the_demo)
 
 
 @app.middleware
