@@ -221,14 +221,16 @@ class App:
     def using(self, store: Store, *, clock: Clock = system_clock) -> Iterator[None]:
         """For tests: until the block ends, this app and its tasks go to that store and count delays by that clock.
 
-        You set it up, you close it. ``dibs.testing.use_memory`` is made of this.
+        Also if the URL is set meanwhile. You set it up, you close it. ``dibs.testing.use_memory`` is made of this.
         """
-        before = self._shared, self._clock
-        self._shared, self._clock = store, clock
+        given, shared, own_clock, url = self._given, self._shared, self._clock, self._url
+        self._given, self._shared, self._clock = store, store, clock
         try:
             yield
         finally:
-            self._shared, self._clock = before
+            self._given, self._shared, self._clock = given, shared, own_clock
+            if self._url != url:
+                self.url = self._url  # it was set meanwhile, and counts from now on
 
     def _now(self) -> datetime:
         return self._clock()

@@ -97,6 +97,28 @@ async def test_after_the_block_the_app_is_on_its_own_store_again(tmp_path: Path)
     await own.close()
 
 
+def test_a_url_that_is_set_in_the_block_counts_after_it(tmp_path: Path) -> None:
+    own = App("memory://")
+    task = own.task(name="task")(lambda: None)
+    with use_memory(own) as harness:
+        own.url = f"sqlite:///{tmp_path}/own.db?migrate=auto"  # a factory that configures the app, say
+        own.sync(task.enqueue())
+        harness.assert_enqueued(task)
+    assert not (tmp_path / "own.db").exists()
+    own.sync(task.enqueue())
+    assert (tmp_path / "own.db").exists()
+    own.sync(own.close())
+
+
+def test_an_app_in_memory_has_its_own_jobs_again() -> None:
+    own = App("memory://")
+    task = own.task(name="task")(lambda: None)
+    before = own.sync(task.enqueue())
+    with use_memory(own) as harness:
+        assert harness.jobs() == []
+    assert own.sync(before.job()) is not None
+
+
 def test_blocks_within_blocks_are_apart() -> None:
     with use_memory(app) as outer:
         app.sync(note.enqueue(1))
@@ -258,6 +280,21 @@ def test_in_sync_an_exception_is_raised_with_the_handlers_traceback(harness: Har
     assert failure.value.__context__ is None
 
 
+def test_in_sync_a_handler_that_takes_too_long_is_said_so(harness: Harness) -> None:
+    late = threading.Event()
+
+    @app.task(timeout=0.05, name="slow")
+    def slow() -> None:
+        late.wait(0.5)
+
+    try:
+        app.sync(slow.enqueue())
+        with pytest.raises(HandlerFailed, match=r"TimeoutError: the handler took longer than 0\.05 s"):
+            harness.sync(harness.drain())
+    finally:
+        del app.tasks.by_name["slow"]
+
+
 async def test_sync_in_a_loop_says_what_to_do(harness: Harness) -> None:
     with pytest.raises(RuntimeError, match="write await"):
         harness.sync(harness.drain())
@@ -339,6 +376,22 @@ async def test_what_an_enqueueing_handler_did_before_the_crash_is_there(harness:
     harness.assert_enqueued(note, what=1, times=2)
 
 
+async def test_a_job_of_a_batch_task_can_crash(harness: Harness) -> None:
+    handle = await several.enqueue(1)
+    await harness.crash(handle)
+    assert ran == [("batch", (1,))]
+    await several.enqueue(2)
+    harness.advance(LEASE)
+    await harness.drain()
+    assert ran[1:] == [("batch", (1, 2))]
+
+
+async def test_what_a_handler_raises_before_the_crash_dies_with_its_worker(harness: Harness) -> None:
+    handle = await third_time_lucky.enqueue(1)
+    job = await harness.crash(handle)
+    assert (job.state, job.errors, ran) == ("running", (), [("try", 1)])
+
+
 async def test_the_last_attempts_crash_fails_the_job(harness: Harness) -> None:
     handle = await signal.enqueue("retry")
     await harness.crash(handle, after="claim")
@@ -354,6 +407,7 @@ async def test_only_a_job_that_could_be_claimed_can_crash(harness: Harness) -> N
             await harness.crash(handle)
         return str(failure.value)
 
+    assert "this app has no task theirs" in await refused(await app.send("theirs"))
     assert "not due before" in await refused(await note.options(delay=60).enqueue(1))
     done = await note.enqueue(1)
     await harness.crash(done, after="claim")

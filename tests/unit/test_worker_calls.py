@@ -4,9 +4,12 @@ import asyncio
 import os
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from dibs import signals
 from dibs.attempt import Attempt, current
@@ -17,15 +20,16 @@ from dibs.retry import Constant
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
 from tests.unit import handlers_for_processes as handlers
-from tests.unit.working import Shop, until
+from tests.unit.working import STORES, Shop, opened_shop, until
 
 NOW = Constant(0)
 HOUR = Constant(3600)
 
 
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
+@pytest_asyncio.fixture(params=STORES)
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+    async with opened_shop(request.param, tmp_path) as shop:
+        yield shop
 
 
 # --- batches ------------------------------------------------------------------------------------------------
@@ -323,7 +327,7 @@ async def test_weights_share_among_queues_and_none_starves(shop: Shop) -> None:
     for queue in ("a", "b", "c"):
         for _ in range(600):
             await shop.enqueue(note, queue, queue=queue)
-    await shop.drain(queues={"a": 6, "b": 3, "c": 1}, concurrency=5)
+    await shop.drain(queues={"a": 6, "b": 3, "c": 1}, concurrency=5, prefetch=20)
     shares = Counter(order[:900])
     assert 500 <= shares["a"] <= 580
     assert 230 <= shares["b"] <= 310

@@ -4,24 +4,28 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from dibs.attempt import Attempt, current
 from dibs.job import Filter, State
 from dibs.retry import Constant
 from dibs.worker import Stats
 from tests.unit import handlers_for_processes as handlers
-from tests.unit.working import Shop, until
+from tests.unit.working import STORES, Shop, opened_shop, until
 
 HOUR = Constant(3600)
 
 
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
+@pytest_asyncio.fixture(params=STORES)
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+    async with opened_shop(request.param, tmp_path) as shop:
+        yield shop
 
 
 # --- timeouts -----------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, overload
 from uuid import UUID
 
 from dibs.job import Job
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
+from dibs.stores.sqlite import SQLiteStore
 from dibs.task import AsyncTask, Middleware, Task, Tasks, declared
 from dibs.worker import Stats, Worker
 
@@ -84,6 +86,18 @@ class Shop:
         finally:
             worker.stop(now=True)
             await asyncio.wait([going], timeout=10)
+
+
+STORES = ("memory", "sqlite")
+
+
+@asynccontextmanager
+async def opened_shop(kind: str, folder: Path) -> AsyncIterator[Shop]:
+    """A shop on an empty store of that kind."""
+    shop = Shop(None if kind == "memory" else lambda: SQLiteStore(folder / "jobs.db", synchronous="normal"))
+    await shop.store.setup()
+    yield shop
+    await shop.store.close()
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from dibs.app import App
 from dibs.clock import system_clock
 from dibs.draining import Deadline, Drained
-from dibs.errors import JobUnknown
+from dibs.errors import JobUnknown, Refused
 from dibs.handle import Handle
 from dibs.job import Claim, Filter, Job, Settlement, State
 from dibs.outcome import Verdict
@@ -259,8 +259,9 @@ class Harness:
         self._workers += 1
         name, job = f"crashed-{self._workers}", self.job(which)
         task = self.app.tasks.by_name.get(job.task)
-        lease = LEASE if task is None or task.defaults.lease is None else task.defaults.lease
-        claim = self._ledger.claim_one(job.id, name, lease)
+        if task is None:
+            raise Refused(f"job {job.id} cannot be claimed: this app has no task {job.task}")
+        claim = self._ledger.claim_one(job.id, name, task.defaults.lease or LEASE)
         if after == "run":
             await self._run_and_die(claim)
         return self.job(job)

@@ -45,11 +45,14 @@ class Claimer:
         self._until_empty = until_empty
         self._tasks = frozenset(name for name, plan in plans.items() if not plan.in_process)
         self._process_tasks = frozenset(plans) - self._tasks
+        self._process_batch = max((plans[name].batch or 1 for name in self._process_tasks), default=1)
         self._starved = False
         """A queue was asked without the tasks that need a process, since none was free."""
         self._batch = max((plan.batch or 0 for plan in plans.values()), default=0)
         self._more = self._batch
         """As many claims again as a batch may take, where there are jobs that come in batches."""
+        self._full = False
+        """The last claim brought as many as asked for: there are more."""
         self._settles_seen = 0
         self._backoff = Backoff()
         self._news = asyncio.Event()
@@ -121,13 +124,20 @@ class Claimer:
         """There are fewer processes than slots, so jobs for them are claimed by themselves."""
         room = self._runner.room_for_processes
         self._starved = not room
-        return await self._claim_some(queue, room, self._process_tasks) if room else 0
+        return await self._claim_some(queue, room * self._process_batch, self._process_tasks) if room else 0
 
     async def _claim_some(self, queue: str, limit: int, tasks: frozenset[str]) -> int:
         asked_at = monotonic()
-        claims = await self._store.claim(queue, self._name, limit, self._lease, tasks)
-        if claims:
-            self._take(claims, asked_at, full=len(claims) == limit)
+        claims: list[Claim] = []
+        full, self._full = self._full, False
+        self._runner.more_to_come = full
+        try:
+            claims = await self._store.claim(queue, self._name, limit, self._lease, tasks)
+            self._full = len(claims) == limit
+        finally:
+            self._runner.more_to_come = False
+            if claims or full:
+                self._take(claims, asked_at, full=self._full)
         return len(claims)
 
     def _take(self, claims: list[Claim], asked_at: float, *, full: bool) -> None:
@@ -137,7 +147,7 @@ class Claimer:
         lease, plans = self._lease.total_seconds(), self._plans
         runs = [Run(claim, plans[claim.task], asked_at, now, lease) for claim in claims]
         self._held.update(runs)
-        if self._batch:
+        if self._batch and runs:
             self._more = self._batch if any(run.plan.batch for run in runs) else 0
         runner.take(runs)
         prefetch.mark(now, self._stats.started)

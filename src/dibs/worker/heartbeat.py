@@ -14,6 +14,7 @@ from typing import Any
 from dibs.clock import system_clock
 from dibs.outcome import Pulse
 from dibs.store import Store
+from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.reports import beat
 from dibs.worker.run import Run, Why
@@ -56,6 +57,7 @@ class Heartbeat:
         self._close = close
         self._shown_at = -VISIBLE
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._setting_up: asyncio.Future[None] | None = None
         self._up = threading.Event()
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=f"dibs-heartbeat-{name}", daemon=True)
@@ -86,21 +88,36 @@ class Heartbeat:
             # The clock is watched while a call hangs: that is when leases run out.
             while not self._over.is_set():
                 self._give_up_expired()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), self._tick)
+                await self._wait(self._tick)
         finally:
-            beats.cancel()
-            await asyncio.gather(beats, return_exceptions=True)
-            await self._say_goodbye()
-            if self._close:
-                with suppress(Exception):
-                    await asyncio.wait_for(self._store.close(), 2)
+            await end([beats])
+            await self._leave()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+
+    async def _set_up(self) -> None:
+        """Not to be cancelled: half set up, a store could not be closed."""
+        self._setting_up = asyncio.ensure_future(self._store.setup())
+        await asyncio.shield(self._setting_up)
+
+    async def _leave(self) -> None:
+        with suppress(Exception):
+            async with asyncio.timeout(3):
+                if self._setting_up is not None:
+                    await asyncio.wait([self._setting_up])
+                    await self._say_goodbye()
+                if self._close:
+                    await self._store.close()
 
     async def _say_goodbye(self) -> None:
         """So that nobody counts on a worker that ended, until its silence gives it away."""
         gone = {**self._info(), "stopped_at": system_clock().isoformat()}
         with suppress(Exception):
-            await asyncio.wait_for(self._store.heartbeat(self._name, [], timedelta(seconds=self._lease), gone), 1)
+            async with asyncio.timeout(1):
+                await self._store.heartbeat(self._name, [], timedelta(seconds=self._lease), gone)
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()
@@ -113,9 +130,10 @@ class Heartbeat:
         while True:
             try:
                 if not ready:
-                    await self._store.setup()
+                    await self._set_up()
                     ready = True
-                await asyncio.wait_for(self._beat(), self._lease / 2)
+                async with asyncio.timeout(self._lease / 2):
+                    await self._beat()
             except Exception as problem:
                 self._weather.failed(problem)
                 await asyncio.sleep(self._backoff.next())

@@ -8,6 +8,7 @@ from math import ceil
 from random import uniform
 
 from dibs.store import Store
+from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
 
 FALLBACK = 10.0
@@ -142,9 +143,7 @@ class Lookout:
             if waiting.done():
                 self._called(awaited, waiting.result())
         finally:
-            for each in (waiting, changed):
-                each.cancel()
-            await asyncio.gather(waiting, changed, return_exceptions=True)
+            await end([waiting, changed])
 
     def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
         """Ask those that were named; all of them if none was: that is the fallback."""

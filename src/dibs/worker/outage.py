@@ -31,7 +31,8 @@ class Backoff:
     async def pause(self, until: asyncio.Event) -> None:
         """Wait, but no longer than until the event."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(until.wait(), self.next())
+            async with asyncio.timeout(self.next()):
+                await until.wait()
 
 
 class Weather:

@@ -51,6 +51,8 @@ class Runner:
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
+        self.more_to_come = False
+        """A claim is on its way that will bring more, so batches that are not full wait for it."""
         self.closed = False
         """Start no more."""
 
@@ -78,9 +80,9 @@ class Runner:
             line.append(plan)  # stands in line for all of its jobs
         batch.append(run)
 
-    def oldest(self) -> float:
+    def oldest(self, line: deque[Run | Plan] | None = None) -> float:
         """When the claim came that is next, or now."""
-        for item in self._line:
+        for item in self._line if line is None else line:
             return self._batches[item][0].came_at if isinstance(item, Plan) else item.came_at
         return monotonic()
 
@@ -91,9 +93,11 @@ class Runner:
 
     def return_stale(self, since: float) -> None:
         """Release what waits for a slot if the next one came before that: others may have slots."""
-        if self._line and self.oldest() < since:
+        if self._line and self.oldest(self._line) < since:
             self._release(self._line)
             self.waiting = 0
+        if self._process_line and self.oldest(self._process_line) < since:
+            self._release(self._process_line)
 
     def give_back(self) -> None:
         """Start no more, and release everything that has not started."""
@@ -121,14 +125,14 @@ class Runner:
     # --- starting -------------------------------------------------------------------------------------------
 
     def _start_some(self) -> None:
-        now = monotonic()
+        now, unfilled = monotonic(), list[Plan]()
         while self.free and not self.closed:
             if self._process_line and self.free_processes:
                 line = self._process_line
             elif self._line:
                 line = self._line
             else:
-                return
+                break
             item = line.popleft()
             if not isinstance(item, Plan):
                 self.waiting -= line is self._line
@@ -136,8 +140,12 @@ class Runner:
                     self._start(item)
                 else:
                     self._end_unstarted(item)
+            elif self.more_to_come and len(self._batches[item]) < (item.batch or 1):
+                unfilled.append(item)
             elif runs := self._as_batch(self._next_batch(item, line), now):
                 self._start(runs[0])
+        for plan in unfilled:
+            (self._process_line if plan.in_process else self._line).append(plan)
 
     def _end_unstarted(self, run: Run) -> None:
         """Its lease was lost, or its cancel asked, while it waited."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from dibs.errors import StoreUnavailable
 from dibs.outcome import Failed, Outcome, Verdict
 from dibs.store import Store
+from dibs.worker.ending import end
 from dibs.worker.log import log
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.reports import beat
@@ -57,8 +58,7 @@ class Settler:
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=seconds)
         if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+            await end([self._sending])
         return len(self._waiting)
 
     async def _send(self) -> None:

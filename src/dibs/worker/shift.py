@@ -12,6 +12,7 @@ from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.worker.claiming import Claimer
+from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
 from dibs.worker.log import log
@@ -210,7 +211,7 @@ class Shift:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
         self._runner.give_back()
         await asyncio.wait([claiming], timeout=PATIENCE)
-        claiming.cancel()  # a claim that hangs; what it took comes back when its lease expires
+        await end([claiming])  # a claim that hangs; what it took comes back when its lease expires
         self._runner.give_back()
         await self._until_none_runs(self._settings.grace.total_seconds(), self._now)
         for run in list(self._runner.going()):
@@ -238,9 +239,7 @@ class Shift:
             cut.cancel()
 
     async def _close(self, beside: list["asyncio.Task[None]"]) -> None:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await end(beside)
         if self._processes is not None:
             await self._processes.close()
         await asyncio.to_thread(self._heartbeat.stop)

@@ -47,7 +47,8 @@ def supervise(command: Sequence[str], processes: int, *, finite: bool = False, p
     A child that ends is started again, sooner or later (see ``Pace``); with ``finite``, one that ends with 0 has
     done its work and is not. SIGTERM and SIGINT are passed on, and all is over when the children have ended: 0. A
     second one kills them: 128 and the signal's number. SIGHUP replaces the children one after the other. A child
-    that cannot work with its configuration (it exits with 78) stops them all, and 78 is the answer.
+    that cannot work with its configuration (it exits with 78) stops them all, and 78 is the answer; if its place has
+    worked before and others still do, they are left alone, and it is tried again after the longest delay.
     Children end when the supervisor is killed. Call it from the main thread of a program that has no other.
     """
     with _signals() as (wakeup, arrived):
@@ -92,6 +93,8 @@ class _Place:
         self.line: socket.socket | None = None
         self.ready = False
         """Whether its child has said that it works."""
+        self.worked = False
+        """Whether any child here ever has."""
         self.deaths = 0
         self.replacing = False
         """Whether its child was told to end so that another can take its place."""
@@ -115,6 +118,7 @@ class _Place:
         if self.line is not None and not self.ready:
             with contextlib.suppress(BlockingIOError):
                 self.ready = bool(self.line.recv(1))
+                self.worked = self.worked or self.ready
                 if not self.ready:  # it has closed its end
                     self.hang_up()
 
@@ -230,8 +234,8 @@ class _Supervisor:
             log.info("process %d has done its work", place.number)
         elif status != CONFIGURATION_ERROR:
             self._try_again(place, how)
-        elif self._settling is place and any(other.child for other in self._places):
-            # A rolling restart into a broken configuration must not take down those that work with the old one.
+        elif place.worked and any(other.child for other in self._places):
+            # The configuration was broken since: that must not take down those that work with the old one.
             place.deaths = 60
             self._try_again(place, "because it cannot work with its configuration")
         else:
