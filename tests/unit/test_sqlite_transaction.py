@@ -135,12 +135,15 @@ async def test_a_file_that_another_library_has_open_is_not_opened(path: Path, co
     await store.close()
 
 
-async def test_a_connection_that_another_thread_is_using_keeps_no_store_from_opening(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_a_connection_in_use_by_another_thread_keeps_no_store_from_opening(path: Path, tmp_path: Path) -> None:
     begun, over = threading.Event(), threading.Event()
+
+    def dawdle(*_: Any) -> bool:
+        begun.set()
+        return over.wait(30)
+
     other = apsw.Connection(str(tmp_path / "other.db"))
-    other.create_scalar_function("dawdle", lambda: (begun.set(), over.wait(30))[1], 0)
+    other.create_scalar_function("dawdle", dawdle, 0)
     thread = threading.Thread(target=lambda: other.execute("SELECT dawdle()").fetchall())
     thread.start()
     assert begun.wait(30)
