@@ -21,7 +21,7 @@ from dibs.opened import Opened
 from dibs.options import TaskOptions, declared, replaced
 from dibs.signals import Delay
 from dibs.store import Store
-from dibs.stores import kind_of, open_store
+from dibs.stores import DEFAULT_URL, kind_of, open_store
 from dibs.task import EVENTS, AsyncTask, BatchTask, Middleware, P, PlainTask, R, Task, Tasks, default_name
 from dibs.worker import Worker
 from dibs.worker.processes import refer
@@ -29,7 +29,8 @@ from dibs.worker.processes import refer
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_URL = "sqlite:///dibs.db"
+WORK_URL = "DIBS_WORK_URL"
+"""What ``dibs work --url`` was told, for its processes and theirs: every app in them uses it."""
 _KEEP = Retention()
 
 
@@ -46,7 +47,7 @@ class App:
         store: Store | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """The store is that of ``url``; without one that of ``DIBS_URL``, or else the file ``dibs.db``.
+        """The store is that of ``url``; without one that of ``DIBS_URL``, or else the file ``jobs.db``.
 
         ``queue`` is where jobs go unless their task says otherwise. ``retention`` is how long workers of this app keep
         finished jobs; None keeps them for ever. ``store`` is an object to use as it is, instead of a URL: you set it
@@ -59,7 +60,7 @@ class App:
         self._clock = clock
         self._given = store
         self._opened = Opened(self.open_store)
-        self.url = url or os.environ.get("DIBS_URL") or DEFAULT_URL
+        self.url = os.environ.get(WORK_URL) or url or os.environ.get("DIBS_URL") or DEFAULT_URL
 
     # --- declaring ------------------------------------------------------------------------------------------
 
@@ -160,9 +161,9 @@ class App:
     def worker(self, **settings: Any) -> Worker:
         """A worker for this app's tasks; ``await worker.run()`` works until stopped. ``Worker`` lists the settings.
 
-        Serves the queues that the tasks are declared with, in that order, unless ``queues`` says otherwise.
+        Serves the queues that the tasks are declared with, by equal weights, unless ``queues`` says otherwise.
         """
-        given = {"queues": self.queues(), "retention": self.retention, **settings}
+        given = {"queues": dict.fromkeys(self.queues(), 1), "retention": self.retention, **settings}
         return Worker(self.tasks, self.open_store, **given)
 
     def queues(self) -> list[str]:

@@ -215,10 +215,34 @@ def test_the_password_of_a_url_is_not_on_a_command_line_that_others_can_see(prog
     parent.communicate(timeout=30)
 
 
+def test_another_store_reaches_the_handlers_that_run_in_processes(program: Program) -> None:
+    (program.folder / "twice.py").write_text(
+        """
+import dibs
+
+app = dibs.App("sqlite:///of-the-app.db")
+
+@app.task
+async def second() -> None: ...
+
+@app.task(executor="process")
+async def first() -> None:
+    await second.enqueue()
+"""
+    )
+    url = "sqlite:///other.db"
+    program("enqueue", "first", "--app", "twice", "--url", url)
+    done = program("work", "twice", "--drain", "--url", url)
+    assert done.returncode == 0, done.stderr
+    jobs = program.json("jobs", "list", "--url", url)["jobs"]
+    assert {(job["task"], job["state"]) for job in jobs} == {("first", "succeeded"), ("second", "succeeded")}
+    assert not (program.folder / "of-the-app.db").exists()
+
+
 def test_reload_starts_again_when_a_file_changes(program: Program) -> None:
     source = program.folder / "shop.py"
     worker = program.start("work", "shop", "--reload", "--name", "dev")
-    until(lambda: program.json("workers", "--live") if (program.folder / "dibs.db").exists() else None)
+    until(lambda: program.json("workers", "--live") if (program.folder / "jobs.db").exists() else None)
     source.write_text(APP.replace('f"sent to {to}"', '"changed"'))
     program("enqueue", "send", "-a", "to=ada")
     # One of the two may take the job; one that is enqueued after the change was noticed is the new one's.

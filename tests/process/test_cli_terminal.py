@@ -98,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
     """With 3,000 jobs in it."""
 
     async def fill() -> None:
-        store = open_store(f"sqlite:///{tmp_path}/dibs.db")
+        store = open_store(f"sqlite:///{tmp_path}/jobs.db")
         await store.setup()
         await store.enqueue([NewJob(task="send", queue="mail") for _ in range(3_000)])
         await store.close()
@@ -109,7 +109,7 @@ def folder(tmp_path: Path) -> Path:
 
 def unfinished(folder: Path) -> int:
     async def count() -> int:
-        store = open_store(f"sqlite:///{folder}/dibs.db")
+        store = open_store(f"sqlite:///{folder}/jobs.db")
         await store.setup()
         [queue] = await store.counts()
         await store.close()

@@ -39,7 +39,7 @@ def on_file(tmp_path: Path) -> App:
 
 def test_the_url_is_the_one_given_or_that_of_the_environment_or_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIBS_URL", raising=False)
-    assert App().url == "sqlite:///dibs.db"
+    assert App().url == "sqlite:///jobs.db"
     monkeypatch.setenv("DIBS_URL", "memory://")
     assert App().url == "memory://"
     assert App("sqlite:///shop.db").url == "sqlite:///shop.db"
@@ -306,7 +306,7 @@ def test_a_worker_serves_the_queues_that_tasks_are_declared_with(app: App) -> No
     for name, queue in (("a", "mail"), ("b", "default"), ("c", "mail")):
         app.task(name=name, queue=queue)(lambda: None)
     assert app.queues() == ["mail", "default"]
-    assert app.worker(name="w1").name == "w1"
+    assert app.worker(name="w1").settings.queues == {"mail": 1, "default": 1}
 
 
 def test_a_handle_does_not_keep_a_thread_alive_after_its_app_is_closed(on_file: App) -> None:

@@ -131,7 +131,7 @@ def test_the_url_comes_from_the_flag_then_the_app_then_the_environment(shell: Sh
 def test_without_any_url_it_is_the_file_that_an_app_uses_by_default(shell: Shell) -> None:
     done = shell("enqueue", "send", DIBS_URL="")
     assert done.exit_code == 0
-    assert [file.name for file in _stores(shell)] == ["dibs.db"]
+    assert [file.name for file in _stores(shell)] == ["jobs.db"]
 
 
 def _stores(shell: Shell) -> list[Path]:

@@ -93,7 +93,7 @@ def test_looking_at_a_file_that_is_not_there_does_not_create_it(run: Run, empty:
     for word in ("status", "dump"):
         missing = run(word)
         assert missing.exit_code == 78
-        assert missing.stderr == "dibs: dibs.db does not exist: run dibs migrate up to create it\n"
+        assert missing.stderr == "dibs: jobs.db does not exist: run dibs migrate up to create it\n"
         assert list(empty.iterdir()) == []
 
 

@@ -10,11 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from dibs.admin import Admin
-from dibs.app import DEFAULT_URL
 from dibs.cli import kinds
 from dibs.errors import ConfigurationError
 from dibs.job import Filter, State
-from dibs.stores import open_store, scheme_of
+from dibs.stores import DEFAULT_URL, open_store, scheme_of
 from dibs.stores.schema import open_schema
 
 T = TypeVar("T")

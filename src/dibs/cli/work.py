@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dibs.app import App
+from dibs.app import WORK_URL, App
 from dibs.cli import kinds, logs, show
 from dibs.cli.locate import load_app
 from dibs.cli.options import complete_queue, run
@@ -20,8 +20,6 @@ from dibs.stores import scheme_of
 from dibs.worker import Stats, Worker, run_with_signals
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
-URL_VARIABLE = "DIBS_WORK_URL"
-"""How a worker's processes learn of ``--url``: a command line, with the password in it, is there for all to see."""
 OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
 """What is not a setting of the worker itself."""
 
@@ -45,7 +43,7 @@ OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
 @click.option("--drain", is_flag=True, help="End when no job is due, instead of waiting for more.")
 @click.option("--reload", is_flag=True, help="Start again when a .py file below this folder changes. For development.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
-@click.option("--url", envvar=URL_VARIABLE, metavar="URL", help="Another store than the app's.")
+@click.option("--url", envvar=WORK_URL, metavar="URL", help="Another store than the app's.")
 @click.option("--json", "as_json", is_flag=True, help="Log in JSON, a line each; with --drain, print what was done.")
 def work(**given: Any) -> None:
     """Run the tasks of APP (module:app, or module) until stopped.
@@ -61,6 +59,9 @@ def work(**given: Any) -> None:
       dibs work shop.tasks --drain --json
     """
     logs.configure(given["log_level"], given["as_json"])
+    if given["url"] is not None:
+        # Not on the command line of a child: that, with the password in it, is there for all to see.
+        os.environ[WORK_URL] = given["url"]
     if given["reload"]:
         sys.exit(reloading(_command(given), Path.cwd()))
     if given["processes"] > 1:
@@ -68,8 +69,6 @@ def work(**given: Any) -> None:
     ready = follow_supervisor()
     app = load_app(given["app"])
     app.on("startup")(ready)
-    if given["url"] is not None:
-        app.url = given["url"]
     worker = _worker(app, given)
     if given["drain"]:
         run(_reach(app))
@@ -131,8 +130,6 @@ def _command(given: Mapping[str, Any]) -> list[str]:
     if queues is not None:
         weighed = isinstance(queues, Mapping)
         command += ["--queues", ",".join(f"{name}={queues[name]}" if weighed else name for name in queues)]
-    if given["url"] is not None:
-        os.environ[URL_VARIABLE] = given["url"]
     for option in ("concurrency", "name", "prefetch"):
         if given[option] is not None:
             command += [f"--{option}", str(given[option])]
