@@ -71,6 +71,11 @@ class Claimer:
         if self._until_empty:
             self._news.set()
 
+    def return_stale(self, since: float) -> None:
+        """Give back what has waited for a slot since before that, and begin anew to find out how much to hold."""
+        if self._runner.return_stale(since):
+            self._prefetch.forget()
+
     def stop(self) -> None:
         """Claim no more. What a claim brings that is on its way is released."""
         self._stop.set()
