@@ -1,5 +1,6 @@
 """The demo, as somebody runs it who has just cloned the repository."""
 
+import asyncio
 import os
 import pty
 import re
@@ -15,8 +16,9 @@ import psutil
 import pytest
 
 from dibs.cli.demo_diary import Line, runs
-from dibs.job import Job, State
+from dibs.job import Filter, Job, State
 from dibs.outcome import Verdict
+from dibs.stores import open_store
 from dibs.testing.oracle import faults
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.process.waiting import running as lives
@@ -130,6 +132,25 @@ def test_the_workers_end_with_the_demo(tmp_path: Path, ending: signal.Signals) -
 
 
 # --- the proof can fail -------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_vanishes_makes_the_demo_fail(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    command = [sys.executable, "-m", "dibs", "demo", *SMALL, "--url", url]
+    running = subprocess.Popen(command, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True)
+    store = open_store(url)
+    await store.setup()
+    last = Filter(tasks=("make_thumbnail",), states=(State.QUEUED,))
+    while not (deleted := (await store.delete(last, limit=1)).count):
+        assert running.poll() is None
+        await asyncio.sleep(0.01)
+    await store.close()
+    said, _ = await asyncio.to_thread(running.communicate)
+    assert deleted == 1
+    assert running.returncode == 1
+    assert "Something is wrong:" in said
+    assert "was enqueued and is lost" in said
+    assert PROOF not in said
 
 
 def test_the_diaries_show_a_job_that_ran_twice_with_one_claim() -> None:
