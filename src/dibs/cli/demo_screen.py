@@ -88,7 +88,8 @@ class Screen:
         parts: list[RenderableType] = [head, Text()]
         if look is not None:
             parts += [self._bars(look), Text(), self._team(look), Text()]
-        parts += [_line(event, one=True) for event in self._news.events[-EVENTS_SHOWN:]]
+        room = max(2, min(EVENTS_SHOWN, self.console.height - len(self._workers) - len(STATES) - 7))
+        parts += [_line(event, one=True) for event in self._news.events[-room:]]
         return Group(*parts)
 
     def _bars(self, look: Look) -> Table:
