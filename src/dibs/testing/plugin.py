@@ -7,8 +7,8 @@ The contract suite gets its stores from here:
 
     pytest --pyargs dibs.testing.contract --dibs-lab yourpackage.testing:YourLab
 
-A conftest may offer labs of its own through the hook ``pytest_dibs_labs``. A test anywhere that asks
-for the fixtures ``lab`` or ``store`` runs once for each lab.
+A conftest may offer labs of its own through the hook ``pytest_dibs_labs``. Where there are labs, a test that asks for
+the fixtures ``lab`` or ``store`` runs once for each.
 """
 
 import sys
@@ -52,8 +52,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): the limit that pytest-timeout enforces, if there")
-    if "pytest_asyncio" in sys.modules:  # looked for now, as importing it before pytest does would be warned of
-        config.pluginmanager.register(import_module("dibs.testing.labs.fixtures"), "dibs-labs")
+    if config.getoption("--dibs-lab"):
+        _offer_fixtures(config.pluginmanager)
+
+
+def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
+    if hasattr(plugin, "pytest_dibs_labs") and not isinstance(plugin, Hooks):
+        _offer_fixtures(manager)
+
+
+def _offer_fixtures(manager: pytest.PytestPluginManager) -> None:
+    """The fixtures ``lab`` and ``store``, but only where there are labs: others have fixtures of these names."""
+    # Looked for now: importing pytest-asyncio before pytest does would be warned of.
+    if "pytest_asyncio" in sys.modules and not manager.has_plugin("dibs-labs"):
+        manager.register(import_module("dibs.testing.labs.fixtures"), "dibs-labs")
 
 
 # --- for those who use dibs -----------------------------------------------------------------------------------
