@@ -15,6 +15,8 @@ FALLBACK = 10.0
 """Seconds after which a queue is asked again that nobody called for."""
 GATHER = 0.005
 """Seconds in which several queues that run dry together are put into one wait."""
+LOOK = 0.02
+"""Seconds that a wait is given to look for itself before it is given up."""
 FIRST_SULK, LONGEST_SULK = 0.01, 0.25
 """How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
 others were faster. It may be called for all the time."""
@@ -143,7 +145,11 @@ class Lookout:
             if waiting.done():
                 self._called(awaited, waiting.result())
         finally:
-            await end([waiting, changed])
+            try:
+                # A wait begins with a look, which a driver does not like to be cut off in.
+                await asyncio.wait([waiting], timeout=max(0.0, now + LOOK - time.monotonic()))
+            finally:
+                await end([waiting, changed])
 
     def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
         """Ask those that were named; all of them if none was: that is the fallback."""
