@@ -434,6 +434,30 @@ async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once() -> None
         assert loop.time() - before < 0.1
 
 
+async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_time(shop: Shop) -> None:
+    started, over = asyncio.Event(), False
+
+    @shop.task
+    async def again() -> None:
+        await asyncio.sleep(0.001)
+        if not over:
+            await shop.enqueue(again, queue="low")
+
+    @shop.task
+    async def urgent() -> None:
+        started.set()
+
+    async with shop.working(queues=["high", "low"]) as worker:
+        await asyncio.sleep(0.1)  # both are found empty
+        for _ in range(200):
+            await shop.enqueue(again, queue="low")
+        await until(lambda: worker.stats.succeeded > 500)
+        await shop.enqueue(urgent, queue="high")
+        await asyncio.wait_for(started.wait(), 2)
+        over = True
+        await until(lambda: worker.stats.succeeded == worker.stats.started)
+
+
 async def test_a_drain_on_a_clock_that_stands_still_ends() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)

@@ -157,3 +157,5 @@ class Lookout:
             if lane.name in named or not named:
                 lane.called = True
                 self._wet(lane)
+            else:
+                self._changed.set()  # it still has to be waited for
