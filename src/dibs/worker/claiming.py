@@ -118,10 +118,10 @@ class Claimer:
             if self._tasks:
                 count += await self._claim_some(queue, limit, self._tasks)
         except Exception as problem:
-            self._weather.failed(problem)
+            self._weather.failed("claims", problem)
             await self._backoff.pause(self._stop)
         else:
-            self._weather.fine()
+            self._weather.fine("claims")
             self._backoff.reset()
             lookout.brought(queue, count)
 

@@ -136,10 +136,10 @@ class Heartbeat:
                 async with asyncio.timeout(self._lease / 2):
                     await self._beat()
             except Exception as problem:
-                self._weather.failed(problem)
+                self._weather.failed("heartbeats", problem)
                 await self._wait(self._backoff.next())
             else:
-                self._weather.fine()
+                self._weather.fine("heartbeats")
                 self._backoff.reset()
                 await self._wait(self._tick)
 

@@ -116,11 +116,11 @@ class Lookout:
             try:
                 await self._wait(dry)
             except Exception as problem:
-                self._weather.failed(problem)
+                self._weather.failed("waits", problem)
                 self._changed.set()
                 await backoff.pause(never)
             else:
-                self._weather.fine()
+                self._weather.fine("waits")
                 backoff.reset()
 
     async def _gather(self) -> None:

@@ -159,10 +159,10 @@ class Shift:
             try:
                 await self._store.setup()
             except StoreUnavailable as problem:
-                self._weather.failed(problem)
+                self._weather.failed("setup", problem)
                 await backoff.pause(self._stopping)
             else:
-                self._weather.fine()
+                self._weather.fine("setup")
                 return True
         return False
 
