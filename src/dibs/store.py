@@ -15,7 +15,11 @@ from dibs.job import (
     Claim,
     Enqueued,
     Filter,
+    Flow,
+    FlowPage,
+    FlowState,
     Job,
+    NewFlow,
     NewJob,
     Order,
     Page,
@@ -117,6 +121,27 @@ class Store(Protocol):
         One with attempts left goes back to queued, in its place; one with none is failed; one whose cancel was
         asked is cancelled. Returns how many there were.
         """
+
+    # --- flows ----------------------------------------------------------------------------------------------
+
+    async def start(self, flow: NewFlow) -> Enqueued:
+        """Store a flow with all of its steps, or nothing. A known id stores nothing and answers ``created=False``.
+
+        A step with needs is waiting until the last of them has succeeded, and is queued by that very settle, with
+        their results as its ``inputs``. A step that fails, or is cancelled, ends the flow and cancels its other steps
+        (those that run are asked), or, with ``OnFailure.CONTINUE``, cancels only what needs it. The flow is finished
+        when its last step is: failed if one failed, else cancelled if one was cancelled, else succeeded.
+
+        A requeue of steps lets the flow run again: they wait for what they need and has not succeeded.
+        """
+
+    async def flow(self, flow: UUID) -> Flow | None:
+        """The flow as it is now, or None if there is none (any more)."""
+
+    async def flows(
+        self, states: Collection[FlowState] | None = None, after: UUID | None = None, limit: int = 100
+    ) -> FlowPage:
+        """The flows in any of these states, newest id first, starting behind ``after``."""
 
     # --- looking --------------------------------------------------------------------------------------------
 
