@@ -15,8 +15,9 @@ from dibs.clock import Clock, system_clock
 from dibs.declaring import Declare, DeclareBatch, Declared, Sent
 from dibs.draining import Deadline, Drained
 from dibs.errors import ConfigurationError, Refused
+from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
-from dibs.job import Enqueued, Job, NewJob, Retention, State
+from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
 from dibs.opened import Opened
 from dibs.options import TaskOptions, declared, replaced
 from dibs.signals import Delay
@@ -147,6 +148,21 @@ class App:
         )
         [sent] = await self.enqueue([job])
         return Handle(sent.id, sent.created, self.store, _as_it_is)
+
+    def flow(
+        self, name: str, *, on_failure: OnFailure | str = OnFailure.STOP, meta: dict[str, Any] | None = None
+    ) -> FlowPlan:
+        """A flow in the making: ``plan = app.flow("import")``, then ``plan.step(…)`` and ``await plan.start()``.
+
+        ``on_failure``: "stop" cancels the rest when a step fails, "continue" only what needs that step.
+        """
+        if on_failure not in tuple(OnFailure):
+            raise Refused(f"on_failure must be stop or continue, not {on_failure!r}")
+        return FlowPlan(limits.name(name, "flow"), self.store, OnFailure(on_failure), meta or {})
+
+    def flow_handle(self, id: UUID | str) -> FlowHandle:
+        """A handle on a flow that was started before."""
+        return FlowHandle(_uuid(id), self.store)
 
     async def get(self, id: UUID | str) -> Job | None:
         """The job as it is now; None if there is none (any more)."""
