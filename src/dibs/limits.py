@@ -6,16 +6,29 @@ failure with that reason, and the text of an error or a report is cleaned.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import isfinite, isnan
+from math import isnan
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from dibs import needs, payload
 from dibs.errors import Refused
-from dibs.job import Claim, Filter, LogLine, NewJob, Order, Report, Settlement
+from dibs.job import (
+    Claim,
+    Filter,
+    FlowState,
+    LogLine,
+    NewFlow,
+    NewJob,
+    NewStep,
+    OnFailure,
+    Order,
+    Report,
+    Settlement,
+)
 from dibs.outcome import Failed, Outcome, Retry, Snoozed, Succeeded
 
 NAME_LENGTH = 200
@@ -24,8 +37,7 @@ MAX_ATTEMPTS = (1, 1000)
 LEASE = (timedelta(seconds=1), timedelta(hours=24))
 LONGEST_DELAY = timedelta(days=3650)
 BULK = 10_000
-DEPTH = 64
-_SMALLEST, _GREATEST = -(2**63), 2**63 - 1
+DEPTH = payload.DEPTH
 TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 ERROR_LENGTH = 2_000
 TRACEBACK_LENGTH = 20_000
@@ -39,7 +51,6 @@ LEASE_EXPIRED = "lease expired"
 
 # Control characters, line separators and lone surrogates, the same class as in the CHECKs of the SQL stores.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -67,6 +78,24 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     meta: str
 
 
+class AdmittedStep(msgspec.Struct, frozen=True):
+    """A step that passed."""
+
+    name: str
+    needs: tuple[str, ...]
+    job: Admitted
+
+
+class AdmittedFlow(msgspec.Struct, frozen=True):
+    """A flow that passed: what a store's start works on."""
+
+    id: UUID
+    name: str
+    on_failure: OnFailure
+    meta: str
+    steps: tuple[AdmittedStep, ...]
+
+
 def admit(jobs: Sequence[NewJob], limits: Limits = DEFAULT) -> list[Admitted]:
     """Check the jobs of one enqueue call, all or nothing."""
     bulk(len(jobs), "jobs")
@@ -92,6 +121,42 @@ def _meta(meta: Any, limits: Limits) -> str:
     if not isinstance(meta, dict):
         raise Refused(f"meta must be a dict, not {type(meta).__name__}")
     return to_json(meta, "meta", limits)
+
+
+def flow(new: NewFlow, limits: Limits = DEFAULT) -> AdmittedFlow:
+    """Check a flow with all of its steps; only whether its ids are new is left to the store."""
+    job_id(new.id)
+    admitted = steps(new.steps, limits)
+    if unknown := needs.outside({step.name: step.needs for step in admitted}):
+        raise Refused(f'"{unknown[0]}" is needed and is no step of the flow')
+    return AdmittedFlow(new.id, name(new.name, "flow"), on_failure(new.on_failure), _meta(new.meta, limits), admitted)
+
+
+def steps(new: Sequence[NewStep], limits: Limits = DEFAULT) -> tuple[AdmittedStep, ...]:
+    """Check steps that come together. They may need what is none of them: see ``needs.outside``."""
+    if not isinstance(new, list | tuple):
+        raise Refused(f"steps must be a list or a tuple of NewStep, not {type(new).__name__}")
+    within(len(new), (1, BULK), "the number of steps")
+    admitted = tuple(_step(step, limits) for step in new)
+    graph = {step.name: step.needs for step in admitted}
+    if len(graph) < len(admitted) or len({step.job.id for step in admitted}) < len(admitted):
+        raise Refused("each step must have a name and a job id of its own")
+    if around := needs.cycle(graph):
+        raise Refused(f"these steps need each other in a circle: {clean(', '.join(around), ERROR_LENGTH // 2)}")
+    return admitted
+
+
+def _step(step: object, limits: Limits) -> AdmittedStep:
+    if not (isinstance(step, NewStep) and isinstance(step.job, NewJob)):
+        raise Refused(f"a step must be a dibs.job.NewStep with a NewJob, not {type(step).__name__}")
+    if step.job.key is not None:
+        raise Refused("a step must have no key: its flow runs it once")
+    if not isinstance(step.needs, list | tuple):
+        raise Refused(f"needs must be a list or a tuple of names, not {type(step.needs).__name__}")
+    needed = tuple(name(need, "need") for need in step.needs)
+    if len(set(needed)) < len(needed):
+        raise Refused("a step must name each of its needs once")
+    return AdmittedStep(name(step.name, "step"), needed, _admit(step.job, limits))
 
 
 def name(value: object, what: str) -> str:
@@ -146,6 +211,20 @@ def order(value: object) -> Order:
     return Order(str(value))
 
 
+def on_failure(value: object) -> OnFailure:
+    """One of the two ways in which a flow takes a failure."""
+    if value not in tuple(OnFailure):
+        raise Refused(f"on_failure must be one of {', '.join(OnFailure)}, not {value!r}")
+    return OnFailure(str(value))
+
+
+def flow_states(values: Collection[FlowState] | None) -> frozenset[FlowState]:
+    """Which flows to list: those in these states, or in any."""
+    if wrong := [value for value in values or () if value not in tuple(FlowState)]:
+        raise Refused(f"a flow's state must be one of {', '.join(FlowState)}, not {wrong[0]!r}")
+    return frozenset(FlowState if values is None else map(FlowState, values))
+
+
 def lease(value: object) -> timedelta:
     """From 1 second to 24 hours."""
     if not isinstance(value, timedelta) or not LEASE[0] <= value <= LEASE[1]:
@@ -170,6 +249,7 @@ def chosen(which: Filter, *, change: bool) -> Filter:
     if change and not given and not which.everything:
         raise Refused("this filter is empty and would match every job: say everything=True if so")
     bulk(len(which.ids or ()), "ids")
+    bulk(len(which.flows or ()), "flows")
     for field in given:
         if field.endswith(("_since", "_before")):
             moment(getattr(which, field), field)
@@ -180,7 +260,7 @@ def chosen(which: Filter, *, change: bool) -> Filter:
 
 def to_json(value: Any, what: str, limits: Limits = DEFAULT) -> str:
     """JSON text that every store keeps to the letter."""
-    _check(value, what, DEPTH)
+    payload.check(value, what, DEPTH)
     encoded = _encode(value)
     if len(encoded) > limits.max_bytes:
         raise Refused(
@@ -188,52 +268,6 @@ def to_json(value: Any, what: str, limits: Limits = DEFAULT) -> str:
             "store the data elsewhere and pass a reference"
         )
     return encoded.decode()
-
-
-def _check(value: Any, what: str, depth: int) -> None:
-    kind = type(value)
-    if kind is str:
-        if not value.isascii() or "\0" in value:
-            _check_text(value, what)
-    elif kind is dict or kind is list or kind is tuple:
-        if depth == 0:
-            raise Refused(f"{what} must not be nested deeper than {DEPTH} levels")
-        if kind is dict:
-            _check_keys(value, what)
-            value = value.values()
-        _check_items(value, what, depth - 1)
-    elif kind is float:
-        if not isfinite(value):
-            raise Refused(f"{what} must not hold {value}: JSON has no NaN or infinity")
-    elif kind is int:
-        if not _SMALLEST <= value <= _GREATEST:
-            raise Refused(f"{what} must hold integers of at most 64 bits: pass longer ones as strings")
-    elif kind is not bool and value is not None:
-        raise Refused(f"{what} must be JSON (dict, list, str, int, float, bool or None), not {kind.__name__}")
-
-
-def _check_keys(value: dict[Any, Any], what: str) -> None:
-    for key in value:
-        if type(key) is not str:
-            raise Refused(f"{what} must have strings as keys, not {type(key).__name__}")
-        if not key.isascii() or "\0" in key:
-            _check_text(key, what)
-
-
-def _check_items(items: Iterable[Any], what: str, depth: int) -> None:
-    # Every job comes through here twice, so what most payloads are made of is let through without a call.
-    for item in items:
-        kind = type(item)
-        if (kind is str and item.isascii() and "\0" not in item) or kind is bool or item is None:
-            continue
-        if kind is int and _SMALLEST <= item <= _GREATEST:
-            continue
-        _check(item, what, depth)
-
-
-def _check_text(value: str, what: str) -> None:
-    if _UNSTORABLE.search(value):
-        raise Refused(f"{what} must not hold NUL characters or lone surrogates: {value[:40]!a}")
 
 
 def within(value: object, bounds: tuple[int, int], what: str) -> int:
@@ -256,6 +290,10 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     traceback: str = ""
     delay: timedelta = timedelta(0)
+    steps: tuple[AdmittedStep, ...] = ()
+    """To be added to the job's flow, if the store finds nothing against it: see ``NO_STEP`` and those below it."""
+    adder: str | None = None
+    """What the steps need and is none of them: it must be the name of the step that adds them."""
 
 
 def settleable(settlements: Sequence[Settlement], limits: Limits = DEFAULT) -> list[Settled]:
@@ -274,6 +312,8 @@ def _settled(item: Settlement, limits: Limits) -> Settled:
     if type(outcome) is Succeeded:
         try:
             result = to_json(outcome.result, "result", limits)
+            if outcome.steps:
+                return _adding(item, result, outcome.steps, limits)
             return Settled(item.id, item.epoch, item.worker, "succeeded", result)
         except (Refused, RecursionError) as problem:
             outcome = Failed(f"the result cannot be stored: {problem}")
@@ -287,13 +327,44 @@ def _settled(item: Settlement, limits: Limits) -> Settled:
     return Settled(item.id, item.epoch, item.worker, kind, None, error, traceback or "", delay)
 
 
+def _adding(item: Settlement, result: str, added: Sequence[NewStep], limits: Limits) -> Settled:
+    """A success that adds steps, or, if one of them is bad, a failure."""
+    try:
+        admitted = steps(added, limits)
+        others = needs.outside({step.name: step.needs for step in admitted})
+        if len(others) > 1:
+            raise Refused(f'"{others[0]}" and "{others[1]}" are needed and neither is one of them')
+    except (Refused, RecursionError) as problem:
+        error = clean(f"the steps cannot be added: {problem}", ERROR_LENGTH)
+        return Settled(item.id, item.epoch, item.worker, "failed", None, error)
+    adder = others[0] if others else None
+    return Settled(item.id, item.epoch, item.worker, "succeeded", result, steps=admitted, adder=adder)
+
+
+# What only the store can know to be wrong with steps, in the same words everywhere. Stores that look inside a
+# script have these words there.
+NO_STEP = "the steps cannot be added: this job is no step of a flow"
+
+
+def known_name(step: str) -> str:
+    return f'the steps cannot be added: the flow has a step "{step}" already'
+
+
+def other_adder(step: str) -> str:
+    return f'the steps cannot be added: "{step}" is needed and is neither one of them nor the step that adds them'
+
+
+def known_job(job: UUID) -> str:
+    return f"a step has the id {job} of a job that is there already: give it a new one"
+
+
 def clean(text: object, length: int) -> str:
     """A handler's text that every store can hold: what cannot be stored is replaced, what is too long is cut."""
     try:
         text = str(text)
     except Exception as problem:  # an exception's own __str__ may be broken
         text = f"<no text: {type(problem).__name__}>"
-    text = _UNSTORABLE.sub("\ufffd", text)
+    text = payload.UNSTORABLE.sub("\ufffd", text)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
