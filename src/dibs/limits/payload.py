@@ -13,6 +13,7 @@ _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
 
 
 def check(value: Any, what: str, depth: int) -> None:
+    """Refuse what is no JSON, or not for every store; ``depth`` levels are left."""
     kind = type(value)
     if kind is str:
         if not value.isascii() or "\0" in value:
