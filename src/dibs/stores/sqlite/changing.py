@@ -18,8 +18,8 @@ from dibs.job import (
     Retention,
     State,
 )
-from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite import flows
+from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.filters import halves

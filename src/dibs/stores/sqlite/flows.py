@@ -105,4 +105,3 @@ def needs_of(db: Connection, steps: Iterable[bytes]) -> dict[bytes, list[Row]]:
     for step, *need in db.rows_all(sql.NEEDS, [(step,) for step in steps]):
         found.setdefault(step, []).append(tuple(need))
     return found
-

@@ -10,8 +10,8 @@ from dibs.clock import span_micros
 from dibs.job import Claim, Report
 from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
-from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite import ending, flows
+from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.rows import Attempt, blamed
 
@@ -46,7 +46,7 @@ def _succeed_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
 
 def _move_on(db: Connection, items: Sequence[Settled], now: int) -> None:
     """Some of the jobs that succeeded are steps."""
-    of = dict(db.rows_all(sql.REMOVE_STEP, [(item.id.bytes,) for item in items]))
+    of: dict[bytes, bytes] = dict(db.rows_all(sql.REMOVE_STEP, [(item.id.bytes,) for item in items]))
     steps = [(job, item.epoch) for item in items if (job := item.id.bytes) in of]
     ending.succeeded(db, steps, set(of.values()), now)
 

@@ -110,7 +110,7 @@ CREATE TABLE dibs_needs (
 CREATE INDEX dibs_needed ON dibs_needs (need);
 
 -- Does a step still wait for another?
-CREATE INDEX dibs_unmet ON dibs_needs (step) WHERE epoch IS NULL;
+CREATE INDEX dibs_unmet ON dibs_needs (step, epoch) WHERE epoch IS NULL;
 
 -- Results that were an input of a step and whose own job was requeued or removed since. They go with the flow.
 CREATE TABLE dibs_results (
