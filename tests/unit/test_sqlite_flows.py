@@ -1,6 +1,8 @@
 """Flows in SQLite: what the contract suite cannot see. Query plans, costs, restarts and the caller's transaction."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
+from dibs.errors import Refused
 from dibs.job import Claim, Filter, FlowState, Job, NewFlow, NewJob, NewStep, OnFailure, Retention, State
 from dibs.outcome import Failed, Outcome, Succeeded, Verdict
 from dibs.stores.sqlite import SQLiteStore
 from dibs.stores.sqlite import statements as sql
+from dibs.transaction import enqueue_in, start_in
 
 LEASE = timedelta(seconds=60)
 NOTHING_KEPT = Retention(succeeded=timedelta(0), failed=timedelta(0), cancelled=timedelta(0))
@@ -182,8 +186,6 @@ async def test_the_oldest_are_pruned_first_whether_steps_or_not(store: SQLiteSto
 
 
 async def test_a_flow_whose_job_is_known_stores_nothing(path: Path, store: SQLiteStore) -> None:
-    from dibs.errors import Refused
-
     there = NewJob(task="t")
     await store.enqueue([there])
     with pytest.raises(Refused, match=str(there.id)):
@@ -321,3 +323,45 @@ async def test_plain_jobs_are_settled_without_a_statement_about_flows(store: SQL
         raw.exec_trace = None
     assert len(seen) > 10
     assert not [one for one in seen if any(name in one for name in ("dibs_flows", "dibs_needs", "RETURNING id, flow"))]
+
+
+# --- in the caller's transaction --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver", [sqlite3.connect, apsw.Connection])
+async def test_a_flow_started_in_a_transaction_is_there_exactly_if_the_rest_is(
+    path: Path, store: SQLiteStore, driver: Callable[[str], Any]
+) -> None:
+    await store.close()
+    made = diamond()
+    connection = driver(str(path))
+    for end in ("ROLLBACK", "COMMIT"):
+        connection.execute("BEGIN")
+        assert start_in(connection, made).created
+        assert not start_in(connection, made).created
+        connection.execute(end)
+        connection.close()
+        await store.setup()
+        assert (await store.flow(made.id) is not None) is (end == "COMMIT")
+        await (store.close() if end == "ROLLBACK" else asyncio.sleep(0))
+        connection = driver(str(path)) if end == "ROLLBACK" else connection
+    assert await run_all(store) == [{"a"}, {"b", "c"}, {"d"}]
+
+
+def test_a_flow_that_is_refused_leaves_the_transaction_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    asyncio.run(_set_up(path))
+    there = NewJob(task="t")
+    connection = sqlite3.connect(path)
+    enqueue_in(connection, [there])
+    with pytest.raises(Refused, match="give it a new one"):
+        start_in(connection, flow(step("a"), NewStep(name="b", job=there, needs=("a",))))
+    connection.commit()
+    connection.close()
+    assert left(path) == {"dibs_jobs": 1}
+
+
+async def _set_up(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.setup()
+    await store.close()

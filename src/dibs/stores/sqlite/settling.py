@@ -5,7 +5,6 @@ from uuid import UUID
 
 import msgspec
 
-from dibs import limits as rules
 from dibs.clock import span_micros
 from dibs.job import Claim, Report
 from dibs.limits import Settled
@@ -82,13 +81,12 @@ def _succeed(db: Connection, item: Settled, now: int) -> bool:
 def _succeed_adding(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
     """A success that adds steps to its flow, or a failure if they cannot be added; settled as it was sent."""
     if problem := flows.add(db, attempt, item, now):
-        errors = blamed(attempt, now, rules.clean(problem, rules.ERROR_LENGTH))
+        errors = blamed(attempt, now, problem)
         ending.end(db, attempt.id, "failed", now, outcome=item.kind, errors=errors)
         return
-    _succeed(db, item, now)
-    if attempt.flow is not None and not flows.is_running(db, attempt.flow):
+    if attempt.flow is not None and not flows.is_running(db, attempt.flow):  # it stopped while this step was running
         ending.cancel_not_started(db, attempt.flow, now)
-        db.run(sql.FINISH_FLOW, (attempt.flow, now))
+    _succeed(db, item, now)
 
 
 def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
