@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
