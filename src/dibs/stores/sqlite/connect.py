@@ -105,6 +105,10 @@ class Connection:
         self._cursor.executemany(sql, params)
         return self.total_changes() - before
 
+    def rows_all(self, sql: str, params: Sequence[Sequence[Any]]) -> list[Row]:
+        """Run one statement many times and give all its rows."""
+        return self._cursor.executemany(sql, params).fetchall()
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Everything inside sees the same instant."""

@@ -9,8 +9,8 @@ from dibs.clock import span_micros
 from dibs.job import Claim, Report
 from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
+from dibs.stores.sqlite import ending, flows
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.claiming import retire
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.rows import Attempt, blamed
 
@@ -20,7 +20,7 @@ _IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
 
 def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
     """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
-    if len(items) > 1 and all(item.kind == "succeeded" for item in items):
+    if len(items) > 1 and all(item.kind == "succeeded" and not item.steps for item in items):
         db.rows("SAVEPOINT dibs_all")
         if _succeed_all(db, items, now):
             db.rows("RELEASE dibs_all")
@@ -38,16 +38,27 @@ def _succeed_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
             return False
     except _IMPOSSIBLE:
         return False
-    db.run_all(sql.REMOVE, [(job,) for job in ids])
+    if db.run_all(sql.REMOVE, [(job,) for job in ids]) < len(items):
+        _move_on(db, items, now)
     return True
+
+
+def _move_on(db: Connection, items: Sequence[Settled], now: int) -> None:
+    """Some of the jobs that succeeded are steps."""
+    of: dict[bytes, bytes] = dict(db.rows_all(sql.REMOVE_STEP, [(item.id.bytes,) for item in items]))
+    steps = [(job, item.epoch) for item in items if (job := item.id.bytes) in of]
+    ending.succeeded(db, steps, set(of.values()), now)
 
 
 def _settle(db: Connection, item: Settled, now: int) -> Verdict:
     job = item.id.bytes
     try:
-        if item.kind == "succeeded":
-            if db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
-                db.run(sql.REMOVE, (job,))
+        if item.steps:
+            if row := db.row(sql.HELD, (job, item.epoch, item.worker, now)):
+                _succeed_adding(db, Attempt(*row), item, now)
+                return Verdict.ACCEPTED
+        elif item.kind == "succeeded":
+            if _succeed(db, item, now):
                 return Verdict.ACCEPTED
         elif row := db.row(sql.HELD, (job, item.epoch, item.worker, now)):
             _end_attempt(db, Attempt(*row), item, now)
@@ -56,6 +67,26 @@ def _settle(db: Connection, item: Settled, now: int) -> Verdict:
     except _IMPOSSIBLE:
         again = None
     return Verdict.ACCEPTED if again else Verdict.LOST
+
+
+def _succeed(db: Connection, item: Settled, now: int) -> bool:
+    job = item.id.bytes
+    if not db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
+        return False
+    if not db.run(sql.REMOVE, (job,)):
+        _move_on(db, [item], now)
+    return True
+
+
+def _succeed_adding(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
+    """A success that adds steps to its flow, or a failure if they cannot be added; settled as it was sent."""
+    if problem := flows.add(db, attempt, item, now):
+        errors = blamed(attempt, now, problem)
+        ending.end(db, attempt.id, "failed", now, outcome=item.kind, errors=errors)
+        return
+    if attempt.flow is not None and not flows.is_running(db, attempt.flow):  # it stopped while this step was running
+        ending.cancel_not_started(db, attempt.flow, now)
+    _succeed(db, item, now)
 
 
 def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
@@ -76,7 +107,7 @@ def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> N
             attempts -= 1
             run_at = attempt.run_at
     if state is not None:
-        retire(db, attempt.id, state, now, outcome=item.kind, errors=errors)
+        ending.end(db, attempt.id, state, now, outcome=item.kind, errors=errors)
     else:
         db.run(sql.PUT_BACK, (attempt.id, run_at, attempts, item.kind, errors))
 
