@@ -154,15 +154,15 @@ class App:
     ) -> FlowPlan:
         """A flow in the making: ``plan = app.flow("import")``, then ``plan.step(…)`` and ``await plan.start()``.
 
-        ``on_failure``: "stop" cancels the rest when a step fails, "continue" only what needs that step.
+        ``on_failure``: "stop" cancels the rest when a step fails, "continue" only what needs that step. ``meta`` is any
+        JSON that is kept with the flow.
         """
-        if on_failure not in tuple(OnFailure):
-            raise Refused(f"on_failure must be stop or continue, not {on_failure!r}")
-        return FlowPlan(limits.name(name, "flow"), self.store, OnFailure(on_failure), meta or {})
+        how = limits.on_failure(on_failure)
+        return FlowPlan(limits.name(name, "flow"), self.store, how, {} if meta is None else meta)
 
     def flow_handle(self, id: UUID | str) -> FlowHandle:
         """A handle on a flow that was started before."""
-        return FlowHandle(_uuid(id), self.store)
+        return FlowHandle(_uuid(id, "flow"), False, self.store)
 
     async def get(self, id: UUID | str) -> Job | None:
         """The job as it is now; None if there is none (any more)."""
@@ -201,6 +201,8 @@ class App:
             named = list(queues) if queues is not None else await self._all_queues()
             if served.issuperset(named):
                 return total
+            # Those of before again: the next step of a flow may be in any of them.
+            named = list(dict.fromkeys([*named, *sorted(served)]))
             worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
             with deadline.stopping(worker):
                 total = total.plus(await worker.run())
@@ -298,13 +300,13 @@ def _check_callable(function: Callable[..., Any]) -> None:
         )
 
 
-def _uuid(id: UUID | str) -> UUID:
+def _uuid(id: UUID | str, thing: str = "job") -> UUID:
     if isinstance(id, UUID):
         return id
     try:
         return UUID(id)
     except ValueError:
-        raise Refused(f"{id!r} is no job id: ids look like 0190a6b2-7c3e-7f00-8000-000000000000") from None
+        raise Refused(f"{id!r} is no {thing} id: ids look like 0190a6b2-7c3e-7f00-8000-000000000000") from None
 
 
 def _as_it_is(stored: Any) -> Any:

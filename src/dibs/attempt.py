@@ -1,15 +1,20 @@
 """What a handler sees of the job it runs, and what it can say about it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from dibs.clock import system_clock
 from dibs.job import SILENT, Claim, LogLine, NewJob, NewStep, Report
+from dibs.planning import Needs, Steps
 
 LINES_KEPT = 100
+ADDED_BY = "added_by"
+"""Where the meta of a step that was added names the step that added it."""
 
 
 class Attempt:
@@ -31,7 +36,7 @@ class Attempt:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self._added: list[NewStep] | None = None
+        self._added: Steps | None = None
         self._batch: tuple[Attempt, ...] | None = None
         self.locked_until: datetime = claim.locked_until
         """When the lease ends unless the next heartbeat moves it on."""
@@ -124,15 +129,19 @@ class Attempt:
         del lines[:-LINES_KEPT]
         self._said += 1
 
-    def add_step(self, name: str, job: NewJob, *, needs: Iterable[str] = ()) -> str:
-        """Add a step to this job's flow, in the moment in which this step succeeds; answers its name.
+    def add_step(self, name: str, job: NewJob, *, needs: Needs = ()) -> str:
+        """Add a step to this job's flow, in the very moment in which this step succeeds; answers its name.
 
-        It may need other steps that are added here, and this one, whose result it then gets.
+        It may need other steps that are added here, and this one, whose result it then gets. If this attempt does not
+        succeed nothing is added. Its meta names the step that added it, as ``added_by``.
         """
-        if self.claim.flow is None:
+        step = self.claim.step
+        if step is None:
             raise RuntimeError(f"job {self.id} ({self.task}) is no step of a flow: there is nothing to add a step to")
-        added = self._added = [] if self._added is None else self._added
-        added.append(NewStep(name=name, job=job, needs=tuple(needs)))
+        added = self._added = Steps(taken=(step,)) if self._added is None else self._added
+        if isinstance(job, NewJob):
+            job = msgspec.structs.replace(job, meta={**job.meta, ADDED_BY: step})
+        added.add(name, job, needs)
         return name
 
     # --- for the worker -------------------------------------------------------------------------------------
@@ -145,7 +154,7 @@ class Attempt:
     @property
     def added(self) -> tuple[NewStep, ...]:
         """The steps to add if it succeeds."""
-        return tuple(self._added) if self._added is not None else ()
+        return self._added.all if self._added is not None else ()
 
     @property
     def unsent(self) -> bool:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from dibs.arguments import Signature
 from dibs.attempt import Attempt, running
 from dibs.errors import Refused
 from dibs.job import Claim, NewJob
+from dibs.planning import Needs
 from dibs.worker.processes import raised, reference
 from dibs.worker.processes.frames import (
     LENGTH,
@@ -97,7 +98,7 @@ class RemoteAttempt(Attempt):
         super().log(text)
         self._line.tell(self._call, Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
 
-    def add_step(self, name: str, job: NewJob, *, needs: Iterable[str] = ()) -> str:
+    def add_step(self, name: str, job: NewJob, *, needs: Needs = ()) -> str:
         super().add_step(name, job, needs=needs)
         self._line.tell(self._call, Add(self._index, self.added[-1]))
         return name
