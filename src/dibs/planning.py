@@ -77,7 +77,7 @@ def _what(job: object) -> str:
 
 
 def _names(name: str, needs: Needs) -> tuple[str, ...]:
-    named = (needs,) if isinstance(needs, str) else tuple(dict.fromkeys(needs))
+    named: tuple[Any, ...] = (needs,) if isinstance(needs, str) else tuple(dict.fromkeys(needs))
     if wrong := next((need for need in named if not isinstance(need, str)), None):
         raise Refused(f"step {name!r}: needs are names of steps, not {type(wrong).__name__}")
     if name in named:
