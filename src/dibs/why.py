@@ -9,7 +9,7 @@ import msgspec
 
 from dibs.admin import Admin, Queue, Worker
 from dibs.clock import to_micros
-from dibs.job import FINISHED, Filter, Job, Order, State
+from dibs.job import FINISHED, Filter, Job, OnFailure, Order, State
 from dibs.store import Store
 
 LOOKED_AT = 10_000
@@ -135,7 +135,7 @@ async def _needs(store: Store, job: Job, now: datetime) -> _Block:
     text = f"it needs step {first.step} of flow {await _named(store, job)}, {_how(first, steps, now)}"
     others = [step.step or "?" for step in needed if step is not first]
     if others:
-        text += f"; and {_some(others)} before that, too" if len(others) > 1 else f"; and step {others[0]}, too"
+        text += f"; it needs {_some(others)} as well"
     return _Block(Reason.WAITING_FOR_STEP, text)
 
 
@@ -174,19 +174,31 @@ def _root(step: Job, steps: dict[str, Job]) -> Job:
 
 
 async def _stopped_by(store: Store, job: Job, now: datetime) -> str:
-    """Why a step was cancelled: because of another one, as far as anybody can tell."""
-    if job.flow is None:
+    """Why a step was cancelled, or asked to stop: because of another one, as far as anybody can tell."""
+    flow = None if job.flow is None else await store.flow(job.flow)
+    if flow is None:
         return ""
-    steps = await _steps(store, job.flow)
-    ends = [step for step in steps.values() if step.state is State.FAILED and step.finished_at is not None]
-    causes = [step for step in ends if step.finished_at <= (job.finished_at or now)]  # type: ignore[operator]
-    named = f"flow {await _named(store, job)}"
-    again = f" (dibs flows retry {job.flow} runs it again)" if job.state in FINISHED else ""
+    steps = await _steps(store, flow.id)
+    if flow.on_failure is OnFailure.CONTINUE:
+        steps = _behind(job, steps)
+    failed = [(step.finished_at, step) for step in steps.values() if step.state is State.FAILED and step.finished_at]
+    causes = [(at, step) for at, step in failed if at <= (job.finished_at or now)]
+    again = f" (dibs flows retry {flow.id} runs it again)" if job.state in FINISHED else ""
     if not causes:
-        return f", as a step of {named}{again}"
-    first = min(causes, key=lambda step: step.finished_at or now)
-    failed = f"step {first.step} of {named} failed {_when(first.finished_at or now, now)}: {_error(first)}"
-    return f", because {failed}{again}"
+        return f", as a step of flow {flow.name}{again}"
+    at, first = min(causes, key=lambda cause: cause[0])
+    return f", because step {first.step} of flow {flow.name} failed {_when(at, now)}: {_error(first)}{again}"
+
+
+def _behind(job: Job, steps: dict[str, Job]) -> dict[str, Job]:
+    """What a step needs, and what that needs, and so on."""
+    names = list(job.needs)
+    found: dict[str, Job] = {}
+    for name in names:
+        if name in steps and name not in found:
+            found[name] = steps[name]
+            names += steps[name].needs
+    return found
 
 
 async def _named(store: Store, job: Job) -> str:
