@@ -176,16 +176,15 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
         if record is None:
             return Verdict.LOST
         if record.held_by(item.worker, item.epoch, now):
-            if item.steps and (problem := self._misfit(record, item)) is not None:
-                self._end_attempt(record, replace(item, kind="failed", error=problem), now)
-            else:
-                self._end_attempt(record, item, now)
+            self._end_attempt(record, item, now)
             record.outcome = item.kind
             return Verdict.ACCEPTED
         again = (record.worker, record.epoch, record.outcome) == (item.worker, item.epoch, item.kind)
         return Verdict.ACCEPTED if again else Verdict.LOST
 
     def _end_attempt(self, record: Record, item: Settled, now: datetime) -> None:
+        if item.steps and (problem := self._misfit(record, item)) is not None:
+            item = replace(item, kind="failed", error=problem)
         if item.error is not None:
             record.blame(now, item.error, item.traceback)
         match item.kind:
