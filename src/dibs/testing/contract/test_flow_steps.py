@@ -1,8 +1,6 @@
 """Steps that succeed: each lets go those that needed only it, with its result, and the last ends the flow."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -32,6 +30,7 @@ from dibs.testing.contract.flow_helpers import (
     take_steps,
 )
 from dibs.testing.contract.helpers import LEASE, MICROSECOND, SECOND, add_one, end, look, named, take, take_one
+from dibs.testing.contract.test_wait import asleep
 from dibs.testing.labs.base import Lab
 
 pytestmark = pytest.mark.asyncio
@@ -114,10 +113,9 @@ async def test_each_step_goes_to_its_own_queue_at_its_own_priority(store: Store)
 async def test_the_queue_of_a_step_that_is_let_go_is_woken(store: Store) -> None:
     await begin(store, step("a", queue="one"), step("b", "a", queue="two"))
     [claim] = await take(store, queue="one")
-    waiter = asyncio.create_task(store.wait(["two", "three"], timedelta(seconds=20)))
-    await asyncio.sleep(0)
+    worker = await asleep(store, "two", "three")
     await end(store, claim, Succeeded())
-    assert await asyncio.wait_for(waiter, 5) == {"two"}
+    assert (await worker).step == "b"
 
 
 # --- when it is due ---------------------------------------------------------------------------
