@@ -13,22 +13,27 @@ declare
     touched integer := 0;
     gone integer;
 begin
-    perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
     loop
         with dropped as (
-            delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null) returning 1
+            delete from dibs.job
+            where job.id = any (chunk) and job.flow is null and (force or job.locked_until is null) returning 1
         ), forgotten as (
-            delete from dibs.finished where finished.id = any (chunk) returning 1
+            delete from dibs.finished where finished.id = any (chunk) and finished.flow is null returning 1
         )
         select (select count(*) from dropped) + (select count(*) from forgotten) into gone;
         touched := touched + gone;
         -- A job that was just moved from one table to the other may have been in neither: look again.
         exit when touched >= cardinality(chunk) or not exists (
-            select from dibs.job where job.id = any (chunk) and (force or job.locked_until is null)
+            select from dibs.job
+            where job.id = any (chunk) and job.flow is null and (force or job.locked_until is null)
             union all
-            select from dibs.finished where finished.id = any (chunk)
+            select from dibs.finished where finished.id = any (chunk) and finished.flow is null
         );
     end loop;
+    if touched < cardinality(chunk) then
+        touched := touched + dibs.delete_steps(chunk, force, dibs.clock());
+    end if;
     return query select touched, dibs.last_of(chunk, max_jobs);
 end
 $$;
