@@ -9,7 +9,7 @@ declare
     plain uuid[];
     over uuid[];
     steps uuid[];
-    step uuid;
+    one uuid;
     touched integer;
 begin
     select
@@ -29,14 +29,14 @@ begin
     end if;
     perform dibs.recover(plain, moment);
     touched := coalesce(cardinality(plain), 0);
-    foreach step in array coalesce(steps, '{}') loop
+    foreach one in array coalesce(steps, '{}') loop
         -- Looked at again: the end of one before it may have asked to cancel it.
         if exists (
-            select from dibs.job where job.id = step and (job.cancel_asked or job.attempts >= job.max_attempts)
+            select from dibs.job where job.id = one and (job.cancel_asked or job.attempts >= job.max_attempts)
         ) then
-            touched := touched + dibs.end_expired(array[step], moment);
+            touched := touched + dibs.end_expired(array[one], moment);
         else
-            perform dibs.recover(array[step], moment);
+            perform dibs.recover(array[one], moment);
             touched := touched + 1;
         end if;
     end loop;

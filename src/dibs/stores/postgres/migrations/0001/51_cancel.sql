@@ -8,9 +8,9 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    chunk constant uuid[] := array(
-        select dibs.matching(dibs.chosen(which), array['waiting', 'queued', 'running'], after, max_jobs)
-    );
+    states constant text[] := array['waiting', 'queued', 'running'];
+    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    last uuid := dibs.last_of(chunk, max_jobs);
     flows uuid[];
     ending uuid[];
     asking uuid[];
@@ -18,6 +18,8 @@ begin
     perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
     flows := dibs.lock_flows(chunk);
     if flows is not null then
+        select again.chunk, again.next_after into chunk, last
+        from dibs.match_again(which, states, after, max_jobs, flows, chunk) as again;
         perform dibs.lock_steps(chunk, flows);
     end if;
     select
@@ -34,7 +36,6 @@ begin
     if flows is not null and ending is not null then
         perform dibs.steps_ended(ending, moment);
     end if;
-    return query select
-        coalesce(cardinality(ending), 0) + coalesce(cardinality(asking), 0), dibs.last_of(chunk, max_jobs);
+    return query select coalesce(cardinality(ending), 0) + coalesce(cardinality(asking), 0), last;
 end
 $$;

@@ -7,9 +7,9 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    chunk constant uuid[] := array(
-        select dibs.matching(dibs.chosen(which), array['succeeded', 'failed', 'cancelled'], after, max_jobs)
-    );
+    states constant text[] := array['succeeded', 'failed', 'cancelled'];
+    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    last uuid := dibs.last_of(chunk, max_jobs);
     flows uuid[];
     revived uuid[];
     due text[];
@@ -17,6 +17,8 @@ begin
     perform from dibs.finished where finished.id = any (chunk) and finished.flow is null order by finished.id for update;
     flows := dibs.lock_flows(chunk);
     if flows is not null then
+        select again.chunk, again.next_after into chunk, last
+        from dibs.match_again(which, states, after, max_jobs, flows, chunk) as again;
         perform from dibs.finished where finished.id = any (chunk) order by finished.id for update;
     end if;
     -- A job whose key is busy stays where it is; of several with one key the newest goes.
@@ -45,6 +47,6 @@ begin
     if due is not null then
         perform dibs.wake(due);
     end if;
-    return query select coalesce(cardinality(revived), 0), dibs.last_of(chunk, max_jobs);
+    return query select coalesce(cardinality(revived), 0), last;
 end
 $$;

@@ -9,7 +9,9 @@ as $$
 declare
     states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
         || case when force then array['running'] else '{}' end;
-    chunk constant uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    last uuid := dibs.last_of(chunk, max_jobs);
+    flows uuid[];
     touched integer := 0;
     gone integer;
 begin
@@ -32,8 +34,13 @@ begin
         );
     end loop;
     if touched < cardinality(chunk) then
-        touched := touched + dibs.delete_steps(chunk, force, dibs.clock());
+        flows := dibs.lock_flows(chunk);
     end if;
-    return query select touched, dibs.last_of(chunk, max_jobs);
+    if flows is not null then
+        select again.chunk, again.next_after into chunk, last
+        from dibs.match_again(which, states, after, max_jobs - touched, flows, chunk) as again;
+        touched := touched + dibs.delete_steps(chunk, flows, force, dibs.clock());
+    end if;
+    return query select touched, last;
 end
 $$;
