@@ -61,6 +61,8 @@ def translate(problem: BaseException, url: str) -> DibsError | None:
         case asyncpg.InsufficientPrivilegeError():
             advice = "let its owner say select dibs.allow(role, purpose)"
             return ConfigurationError(f"the role in the URL may not do that ({_line(problem)}): {advice}")
+        case asyncpg.UniqueViolationError():
+            return Refused(_line(problem))
         case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError():
             return Refused(f"PostgreSQL refused the job: {_line(problem)}")
         case _ if isinstance(problem, _NO_SCHEMA):
