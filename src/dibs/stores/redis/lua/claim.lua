@@ -6,16 +6,16 @@
 -- ARGV[4]  lease in microseconds
 -- ARGV[5]  cmsgpack list of the tasks that the worker knows, or '' for any
 -- answers  1 if it stopped early to stay short and wants to be called again, else 0;
---          then for each claim: id, record, body
+--          a list of id and what it was given, for each step that needs others; then for each claim: id, record, body
 
 local queue, worker, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local settings = call('HGET', base .. 'settings', queue) or ''
 if string.find(settings, 'p', 1, true) then
-  return { 0 }
+  return { 0, {} }
 end
 needs_no_memory()
 if notice(queue) then
-  return { 1 }
+  return { 1, {} }
 end
 
 local known
@@ -95,7 +95,7 @@ while #taken < limit do
       if expired(r, hint, id) and recover(r, id) then
         take(r, id)
       end
-    elseif r then
+    elseif r and r[STATE] == 'q' then -- a step may have been cancelled with its flow just now
       leave(r, id)
       take(r, id)
     end
@@ -109,7 +109,8 @@ for _, c in ipairs(tasks) do
 end
 flush()
 
-local answers = { (#taken < limit and budget <= 0) and 1 or 0 }
+local given = {}
+local answers = { (#taken < limit and budget <= 0) and 1 or 0, given }
 for from = 1, #taken, CHUNK do
   local upto = math.min(from + CHUNK - 1, #taken)
   local keys = {}
@@ -119,6 +120,13 @@ for from = 1, #taken, CHUNK do
   local bodies = call('MGET', unpack(keys))
   for i = from, upto do
     local id, n = taken[i], #answers
+    if jobs[id][FLOW] ~= '' then
+      local inputs = call('GET', base .. 'i:' .. id)
+      if inputs then
+        given[#given + 1] = id
+        given[#given + 1] = inputs
+      end
+    end
     answers[n + 1], answers[n + 2], answers[n + 3] = id, packed[id], bodies[i - from + 1]
   end
 end
