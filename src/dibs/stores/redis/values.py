@@ -120,14 +120,15 @@ def new_record(job: Admitted) -> bytes:
 
 
 def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
-    """What ``bring.lua`` takes. A need that is none of these steps is the step that adds them, which is met."""
+    """What ``bring.lua`` takes. A need that is none of these steps is the step that adds them."""
     needed_by: dict[str, list[str]] = {step.name: [] for step in steps}
-    unmet: dict[str, int] = {}
+    of_adder = set[str]()
     for step in steps:
-        here = [need for need in step.needs if need in needed_by]
-        unmet[step.name] = len(here)
-        for need in here:
-            needed_by[need].append(step.job.id.hex)
+        for need in step.needs:
+            if need in needed_by:
+                needed_by[need].append(step.job.id.hex)
+            else:
+                of_adder.add(step.name)
     return [
         (
             step.job.id,
@@ -139,9 +140,9 @@ def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
             _to_body(step.job),
             step.name,
             "".join(f"{need}\0" for need in step.needs),
-            unmet[step.name],
+            len(step.needs),
             "".join(needed_by[step.name]),
-            int(unmet[step.name] < len(step.needs)),
+            int(step.name in of_adder),
         )
         for step in steps
     ]

@@ -46,7 +46,6 @@ local function begin_again(flow, restarted)
   end
   local states, found = states_of(ids, true), {}
   f[FLOW_STATE], f[FLOW_FINISHED], f[OPEN] = 'r', 0, 0
-  flows_changed[flow] = true
   for _, id in ipairs(ids) do
     local r, new = jobs[id], restarted[id]
     if new or unfinished(r) then
@@ -66,4 +65,5 @@ local function begin_again(flow, restarted)
       end
     end
   end
+  flows_changed[flow] = true
 end

@@ -1,10 +1,10 @@
 -- Shared by start and settle: new steps.
 --
 -- A step is a list: id, priority (5 digits), run_at (18 digits, or '' for now), queue, task, max_attempts, body,
--- name, needs (names, a NUL behind each), how many of them are not met, dependents (ids, one behind the other),
--- 1 if it needs the step that adds it, else 0
+-- name, needs (names, a NUL behind each), how many they are, dependents (ids, one behind the other), 1 if it needs
+-- the step that adds it, else 0
 
-local names, queues = {}, {}
+local names, links, queues = {}, {}, {}
 
 -- state: w or q, or c in a flow that was stopped.
 local function bring(flow, step, state)
@@ -19,7 +19,8 @@ local function bring(flow, step, state)
     put(base .. 'n:' .. id, needs)
   end
   if others ~= '' then
-    put(base .. 'd:' .. id, others)
+    links[#links + 1] = name
+    links[#links + 1] = others
   end
   add(base .. 'ids', 0, id)
   local n = #names
@@ -39,10 +40,11 @@ end
 -- Behind all of them, when nothing can be refused any more.
 local function name_steps(flow)
   send('HSET', base .. 's:' .. flow, names)
+  send('HSET', base .. 'd:' .. flow, links)
   for queue in pairs(queues) do
     call('SADD', base .. 'queues', queue)
   end
-  names, queues = {}, {}
+  names, links, queues = {}, {}, {}
 end
 
 -- The first of the steps whose job is there already, or nil.

@@ -10,10 +10,10 @@
 --   p:<id>               string  what the handler last said: progress and note, behind a NUL the lines; if it did
 --   n:<id>               string  of a step that needs others: their names, a NUL behind each
 --   i:<id>               string  what a step was given: name, NUL, result, NUL for each need that is met
---   d:<id>               string  the steps that need this one: their ids, one behind the other
 --   g:<flow>             string  the record of a flow: cmsgpack array, see the positions below
 --   m:<flow>             string  its meta, unless it is {}
 --   s:<flow>             hash    its steps: name to id. With the last of them go all keys of the flow
+--   d:<flow>             hash    the steps that need one: its name to their ids, one behind the other
 --   flows                zset    every flow: id by itself
 --   ids                  zset    every id, by itself: the order of find
 --   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0

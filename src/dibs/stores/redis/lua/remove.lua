@@ -1,6 +1,6 @@
 -- Shared by delete and prune: a job goes, and with the last step of a flow the flow.
 
-local PARTS, STEP_PARTS = { 'j:', 'b:', 'r:', 'e:', 'p:' }, { 'n:', 'i:', 'd:' }
+local PARTS, STEP_PARTS = { 'j:', 'b:', 'r:', 'e:', 'p:' }, { 'n:', 'i:' }
 local gone = {}
 
 -- r may be missing if the job is certainly no step. Comes behind leave().
@@ -19,8 +19,9 @@ local function remove(r, id)
   local flow = r[FLOW]
   call('HDEL', base .. 's:' .. flow, r[STEP])
   if call('EXISTS', base .. 's:' .. flow) == 0 then
-    gone[#gone + 1] = base .. 'g:' .. flow
-    gone[#gone + 1] = base .. 'm:' .. flow
+    for _, part in ipairs({ 'g:', 'm:', 'd:' }) do
+      gone[#gone + 1] = base .. part .. flow
+    end
     drop(base .. 'flows', flow)
     flow_records[flow], flows_changed[flow] = false, nil
   end

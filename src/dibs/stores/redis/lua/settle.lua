@@ -55,29 +55,30 @@ local function wrong(r, steps, adder)
   end
 end
 
--- Succeed, and add steps to the flow before it is asked whether it has ended.
+-- Succeed, and add steps to the flow before: then they are given the result like others, and the flow goes on.
 local function grow(r, id, text, steps)
-  local flow, given = r[FLOW], r[STEP] .. '\0' .. (text ~= '' and text or 'null') .. '\0'
-  local f, mine = flow_of(flow), {}
+  local flow, mine = r[FLOW], {}
+  local f = flow_of(flow)
   local running = f[FLOW_STATE] == 'r'
   for _, step in ipairs(steps) do
+    -- A step of this name may have been deleted: those that need it wait for this one now.
+    step[11] = (call('HGET', base .. 'd:' .. flow, step[8]) or '') .. step[11]
+    dependents[flow .. step[8]] = step[11]
     bring(flow, step, not running and 'c' or step[10] > 0 and 'w' or 'q')
-    dependents[step[1]] = step[11]
     if step[12] == 1 then
       mine[#mine + 1] = step[1]
-      put(base .. 'i:' .. step[1], given)
     end
   end
   name_steps(flow)
+  if #mine > 0 then
+    local others = dependents_of(r) .. table.concat(mine)
+    call('HSET', base .. 'd:' .. flow, r[STEP], others)
+    dependents[flow .. r[STEP]] = others
+  end
   if running then
     f[OPEN] = f[OPEN] + #steps
   end
   end_attempt(r, id, 's', text)
-  if #mine > 0 then -- not before: what it gives them is given, and release() is not to give it again
-    local more = table.concat(mine)
-    call('APPEND', base .. 'd:' .. id, more)
-    dependents[id] = dependents[id] .. more
-  end
 end
 
 local items = unpack_record(ARGV[1])

@@ -3,7 +3,7 @@
 -- The end of a step reads its flow and the steps that need it, no others. All steps are looked at only when
 -- the flow is stopped or ends.
 
-local dependents = {} -- id to the ids of those that need it, as one string
+local dependents = {} -- flow and name of a step to the ids of those that need it, as one string
 local results = {} -- id to result, of steps that succeed in this script
 local reached -- told of a step, before it is cancelled with its flow
 
@@ -34,46 +34,52 @@ local function load_new(ids)
   load(new)
 end
 
--- The steps that need this one, loaded.
-local function needing(id)
-  local text, ids = dependents[id], {}
+local function dependents_of(r)
+  local key = r[FLOW] .. r[STEP]
+  local text = dependents[key]
   if not text then
-    text = call('GET', base .. 'd:' .. id) or ''
-    dependents[id] = text
+    text = call('HGET', base .. 'd:' .. r[FLOW], r[STEP]) or ''
+    dependents[key] = text
   end
-  split(text, ids)
+  return text
+end
+
+-- The steps that wait and need this one, as a list of ids.
+local function waiting_for(r)
+  local ids, found = {}, {}
+  split(dependents_of(r), ids)
   load_new(ids)
-  return ids
+  for _, id in ipairs(ids) do
+    local d = jobs[id]
+    if d and d[STATE] == 'w' and d[FLOW] == r[FLOW] then
+      found[#found + 1] = id
+    end
+  end
+  return found
 end
 
 -- Read at once what the success of these steps will ask for.
 local function expect(ids)
-  local keys, flows, others = {}, {}, {}
-  for i, id in ipairs(ids) do
-    keys[i] = base .. 'd:' .. id
-    local flow = jobs[id][FLOW]
-    if flow_records[flow] == nil then
-      flow_records[flow] = false
-      flows[#flows + 1] = flow
+  local flows, others = {}, {}
+  for _, id in ipairs(ids) do
+    local r = jobs[id]
+    if flow_records[r[FLOW]] == nil then
+      flow_records[r[FLOW]] = false
+      flows[#flows + 1] = r[FLOW]
     end
-  end
-  for i, flow in ipairs(flows) do
-    keys[#ids + i] = base .. 'g:' .. flow
-  end
-  for from = 1, #keys, CHUNK do
-    local upto = math.min(from + CHUNK - 1, #keys)
-    local found = call('MGET', unpack(keys, from, upto))
-    for i = from, upto do
-      local text = found[i - from + 1]
-      if i > #ids then
-        flow_records[flows[i - #ids]] = text and unpack_record(text)
-      else
-        dependents[ids[i]] = text or ''
-        split(text or '', others)
-      end
-    end
+    split(dependents_of(r), others)
   end
   load_new(others)
+  for from = 1, #flows, CHUNK do
+    local upto = math.min(from + CHUNK - 1, #flows)
+    local keys = {}
+    for i = from, upto do
+      keys[#keys + 1] = base .. 'g:' .. flows[i]
+    end
+    for i, text in ipairs(call('MGET', unpack(keys))) do
+      flow_records[flows[from + i - 1]] = text and unpack_record(text)
+    end
+  end
 end
 
 local function later(run_at)
@@ -82,17 +88,15 @@ end
 
 local function release(r, id)
   local input = r[STEP] .. '\0' .. (results[id] or 'null') .. '\0'
-  for _, other in ipairs(needing(id)) do
+  for _, other in ipairs(waiting_for(r)) do
     local d = jobs[other]
-    if d and d[STATE] == 'w' then
-      call('APPEND', base .. 'i:' .. other, input)
-      d[NEEDS] = d[NEEDS] - 1
-      if d[NEEDS] == 0 then
-        leave(d, other)
-        put_back(d, other, later(d[RUN_AT]))
-      else
-        save(other)
-      end
+    call('APPEND', base .. 'i:' .. other, input)
+    d[NEEDS] = d[NEEDS] - 1
+    if d[NEEDS] == 0 then
+      leave(d, other)
+      put_back(d, other, later(d[RUN_AT]))
+    else
+      save(other)
     end
   end
 end
@@ -129,15 +133,12 @@ local function stop(flow, f)
 end
 
 -- Cancel all that wait for this step, for those that wait for it, and so on.
-local function abandon(f, id)
-  local ids, at = needing(id), 1
-  while ids[at] do
-    local r = jobs[ids[at]]
-    if r and r[STATE] == 'w' then
-      drag(f, r, ids[at])
-      for _, other in ipairs(needing(ids[at])) do
-        ids[#ids + 1] = other
-      end
+local function abandon(f, first)
+  local ended, at = { first }, 1
+  while ended[at] do
+    for _, id in ipairs(waiting_for(ended[at])) do
+      drag(f, jobs[id], id)
+      ended[#ended + 1] = jobs[id]
     end
     at = at + 1
   end
@@ -155,11 +156,10 @@ step_ended = function(r, id)
   local flow, state = r[FLOW], r[STATE]
   local f = flow_of(flow)
   f[OPEN] = f[OPEN] - 1
-  flows_changed[flow] = true
   if state == 's' then
     release(r, id)
   elseif f[ON_FAILURE] == 'c' then
-    abandon(f, id)
+    abandon(f, r)
   elseif f[FLOW_STATE] == 'r' then
     f[FLOW_STATE] = state
     stop(flow, f)
@@ -167,4 +167,5 @@ step_ended = function(r, id)
   if f[OPEN] == 0 then
     end_flow(flow, f)
   end
+  flows_changed[flow] = true -- last: a flush on the way would take it for done
 end
