@@ -26,22 +26,8 @@ _POLICIES = {"s": OnFailure.STOP, "c": OnFailure.CONTINUE}
 _POLICY_LETTERS = {policy: letter for letter, policy in _POLICIES.items()}
 _STEP = 100
 """The most flows that one script hands out."""
-_WIDTH = 3 + len(State)
+_WIDTH = 7 + len(State)
 """How many values ``tell.lua`` answers for one flow."""
-
-
-class _Record(msgspec.Struct, array_like=True):
-    """The record of a flow; its positions stand in ``lua/prelude.lua``."""
-
-    state: str
-    on_failure: str
-    open: int
-    finished_at: int
-    created_at: str
-    name: str
-
-
-_to_record = msgspec.msgpack.Decoder(_Record).decode
 
 
 class FlowVerbs(Looking):
@@ -86,15 +72,14 @@ class FlowVerbs(Looking):
 
 
 def _to_flow(known: Sequence[Any]) -> Flow:
-    flow, record, meta, *counts = known
-    r = _to_record(record)
+    flow, state, on_failure, created_at, finished_at, name, meta, *counts = known
     return Flow(
         id=values.to_id(flow),
-        name=r.name,
-        state=_STATES[r.state],
-        on_failure=_POLICIES[r.on_failure],
-        created_at=from_micros(int(r.created_at)),
-        finished_at=from_micros(r.finished_at) if r.finished_at else None,
+        name=name.decode(),
+        state=_STATES[state.decode()],
+        on_failure=_POLICIES[on_failure.decode()],
+        created_at=from_micros(int(created_at)),
+        finished_at=from_micros(int(finished_at)) if finished_at else None,
         steps=dict(zip(State, counts, strict=True)),
         meta=msgspec.json.decode(meta) if meta else {},
     )

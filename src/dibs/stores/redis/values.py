@@ -271,7 +271,7 @@ def claims_of(
             r.max_attempts,
             when[r.locked_until],
             r.key or None,
-            UUID(r.flow) if r.flow else None,
+            msgspec.convert(r.flow, UUID) if r.flow else None,
             r.step or None,
             meta,
             inputs.get(job) or {},

@@ -38,18 +38,17 @@ end
 
 -- restarted: set of steps that are in no index.
 local function begin_again(flow, restarted)
-  local f, by_name, ids = flow_of(flow), {}, {}
+  local open, by_name, ids = 0, {}, {}
   local steps = call('HGETALL', base .. 's:' .. flow)
   for i = 1, #steps, 2 do
     by_name[steps[i]] = steps[i + 1]
     ids[#ids + 1] = steps[i + 1]
   end
   local states, found = states_of(ids, true), {}
-  f[FLOW_STATE], f[FLOW_FINISHED], f[OPEN] = 'r', 0, 0
   for _, id in ipairs(ids) do
     local r, new = jobs[id], restarted[id]
     if new or unfinished(r) then
-      f[OPEN] = f[OPEN] + 1
+      open = open + 1
       if r[STATE] ~= 'r' then
         local needs = call('GET', base .. 'n:' .. id)
         local unmet, given = 0, ''
@@ -65,5 +64,5 @@ local function begin_again(flow, restarted)
       end
     end
   end
-  flows_changed[flow] = true
+  call('HSET', base .. 'g:' .. flow, 'state', 'r', 'finished', '', 'open', open)
 end

@@ -109,7 +109,7 @@ for _, c in ipairs(tasks) do
 end
 flush()
 
-local given = {}
+local steps, given = {}, {}
 local answers = { (#taken < limit and budget <= 0) and 1 or 0, given }
 for from = 1, #taken, CHUNK do
   local upto = math.min(from + CHUNK - 1, #taken)
@@ -121,13 +121,22 @@ for from = 1, #taken, CHUNK do
   for i = from, upto do
     local id, n = taken[i], #answers
     if jobs[id][FLOW] ~= '' then
-      local inputs = call('GET', base .. 'i:' .. id)
-      if inputs then
-        given[#given + 1] = id
-        given[#given + 1] = inputs
-      end
+      steps[#steps + 1] = id
     end
     answers[n + 1], answers[n + 2], answers[n + 3] = id, packed[id], bodies[i - from + 1]
+  end
+end
+for from = 1, #steps, CHUNK do
+  local upto = math.min(from + CHUNK - 1, #steps)
+  local keys = {}
+  for i = from, upto do
+    keys[#keys + 1] = base .. 'i:' .. steps[i]
+  end
+  for i, inputs in ipairs(call('MGET', unpack(keys))) do
+    if inputs then
+      local n = #given
+      given[n + 1], given[n + 2] = steps[from + i - 1], inputs
+    end
   end
 end
 return answers

@@ -4,8 +4,7 @@
 -- answers  see tell.lua; nothing if there is no such flow
 
 local answers = {}
-local record = call('GET', base .. 'g:' .. ARGV[1])
-if record then
-  tell(answers, ARGV[1], record)
+if call('EXISTS', base .. 'g:' .. ARGV[1]) == 1 then
+  tell(answers, ARGV[1])
 end
 return answers

@@ -12,11 +12,9 @@ local ids =
   call('ZREVRANGEBYLEX', base .. 'flows', after == '' and '+' or '(' .. after, '-', 'LIMIT', 0, EXAMINED)
 local answers, found, counted = { '' }, 0, 0
 for i, flow in ipairs(ids) do
-  local record = call('GET', base .. 'g:' .. flow)
-  -- The head of an array of 6 takes one byte, that of its state another.
-  if string.find(states, sub(record, 3, 3), 1, true) then
+  if string.find(states, call('HGET', base .. 'g:' .. flow, 'state'), 1, true) then
     counted = counted + call('HLEN', base .. 's:' .. flow)
-    tell(answers, flow, record)
+    tell(answers, flow)
     found = found + 1
   end
   if found == limit or counted > COUNTED or i == EXAMINED then

@@ -10,8 +10,8 @@
 --   p:<id>               string  what the handler last said: progress and note, behind a NUL the lines; if it did
 --   n:<id>               string  of a step that needs others: their names, a NUL behind each
 --   i:<id>               string  what a step was given: name, NUL, result, NUL for each need that is met
---   g:<flow>             string  the record of a flow: cmsgpack array, see the positions below
---   m:<flow>             string  its meta, unless it is {}
+--   g:<flow>             hash    a flow: state (r, s, f, c), on_failure (s stop, c continue), open (how many steps
+--                                are unfinished), created, finished (18 digits, or ''), name, meta (unless it is {})
 --   s:<flow>             hash    its steps: name to id. With the last of them go all keys of the flow
 --   d:<flow>             hash    the steps that need one: its name to their ids, one behind the other
 --   flows                zset    every flow: id by itself
@@ -41,9 +41,6 @@ local STATE, ATTEMPTS, EPOCH, WORKER, LOCKED, STARTED, FINISHED = 1, 2, 3, 4, 5,
 local CANCEL, OUTCOME, PRIORITY, MAX, QUEUE, TASK, KEY = 8, 9, 10, 11, 12, 13, 14
 local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19 -- needs: how many are not met
 
--- Of a flow: its state (r, s, f, c), s stop or c continue, unfinished steps; then created at, name.
-local FLOW_STATE, ON_FAILURE, OPEN, FLOW_FINISHED = 1, 2, 3, 4
-
 local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
 
 local function stamp(micros)
@@ -61,7 +58,6 @@ end
 -- reading ---------------------------------------------------------------------------------------
 
 local jobs = {} -- id to record, or false
-local flow_records = {} -- the same of flows
 
 local function load(ids)
   local keys = {}
@@ -129,7 +125,6 @@ end
 
 local sets, changed, packed = { n = 0 }, {}, {}
 local drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
-local flows_changed = {}
 local moved = {} -- steps that have been taken from one index to another, and not sent yet
 
 local function put(key, value)
@@ -199,9 +194,6 @@ local function flush()
     packed[id] = text
     put(base .. 'j:' .. id, text)
   end
-  for flow in pairs(flows_changed) do
-    put(base .. 'g:' .. flow, pack(flow_records[flow]))
-  end
   send_sets()
   for key, list in pairs(drops) do
     send('ZREM', key, list)
@@ -220,7 +212,7 @@ local function flush()
   for queue in pairs(woken) do
     wake(queue)
   end
-  sets, changed, flows_changed, moved = { n = 0 }, {}, {}, {}
+  sets, changed, moved = { n = 0 }, {}, {}
   drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
 end
 

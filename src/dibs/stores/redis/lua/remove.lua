@@ -19,11 +19,9 @@ local function remove(r, id)
   local flow = r[FLOW]
   call('HDEL', base .. 's:' .. flow, r[STEP])
   if call('EXISTS', base .. 's:' .. flow) == 0 then
-    for _, part in ipairs({ 'g:', 'm:', 'd:' }) do
-      gone[#gone + 1] = base .. part .. flow
-    end
+    gone[#gone + 1] = base .. 'g:' .. flow
+    gone[#gone + 1] = base .. 'd:' .. flow
     drop(base .. 'flows', flow)
-    flow_records[flow], flows_changed[flow] = false, nil
   end
 end
 

@@ -58,12 +58,10 @@ end
 -- Succeed, and add steps to the flow before: then they are given the result like others, and the flow goes on.
 local function grow(r, id, text, steps)
   local flow, mine = r[FLOW], {}
-  local f = flow_of(flow)
-  local running = f[FLOW_STATE] == 'r'
+  local running = call('HGET', base .. 'g:' .. flow, 'state') == 'r'
   for _, step in ipairs(steps) do
     -- A step of this name may have been deleted: those that need it wait for this one now.
     step[11] = (call('HGET', base .. 'd:' .. flow, step[8]) or '') .. step[11]
-    dependents[flow .. step[8]] = step[11]
     bring(flow, step, not running and 'c' or step[10] > 0 and 'w' or 'q')
     if step[12] == 1 then
       mine[#mine + 1] = step[1]
@@ -71,12 +69,12 @@ local function grow(r, id, text, steps)
   end
   name_steps(flow)
   if #mine > 0 then
-    local others = dependents_of(r) .. table.concat(mine)
+    local others = (call('HGET', base .. 'd:' .. flow, r[STEP]) or '') .. table.concat(mine)
     call('HSET', base .. 'd:' .. flow, r[STEP], others)
-    dependents[flow .. r[STEP]] = others
+    known_needing[r] = nil
   end
   if running then
-    f[OPEN] = f[OPEN] + #steps
+    call('HINCRBY', base .. 'g:' .. flow, 'open', #steps)
   end
   end_attempt(r, id, 's', text)
 end
@@ -90,7 +88,7 @@ load(ids)
 for i = 1, #items do
   local r = jobs[ids[i]]
   if r and r[FLOW] ~= '' and items[i][4] == 's' then
-    succeeding[#succeeding + 1] = ids[i]
+    succeeding[#succeeding + 1] = r
   end
 end
 if #succeeding > 0 then

@@ -19,15 +19,17 @@ local known = known_job(steps)
 if known then
   return known
 end
-put(base .. 'g:' .. flow, pack({ 'r', ARGV[3], #steps, 0, now_text, ARGV[2] }))
-if ARGV[4] ~= '' then
-  put(base .. 'm:' .. flow, ARGV[4])
-end
 for i = 1, #steps do
   bring(flow, steps[i], steps[i][10] > 0 and 'w' or 'q')
 end
 add(base .. 'flows', 0, flow)
 flush()
 name_steps(flow)
+local key = base .. 'g:' .. flow
+call('HSET', key, 'state', 'r', 'on_failure', ARGV[3], 'open', #steps, 'name', ARGV[2])
+call('HSET', key, 'created', now_text, 'finished', '')
+if ARGV[4] ~= '' then
+  call('HSET', key, 'meta', ARGV[4])
+end
 call('SET', base .. 'layout', ARGV[6], 'NX')
 return 'created'
