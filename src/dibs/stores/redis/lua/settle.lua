@@ -1,7 +1,9 @@
 -- settle: record how claims ended, each fenced by job, epoch, worker and an unexpired lease.
 --
 -- ARGV[1]  cmsgpack list of settlements: id, epoch, worker, kind, text (the result, or the error), traceback,
---          delay in microseconds. kind: s succeeded, f failed, c cancelled, r retry, l released, z snoozed
+--          delay in microseconds; for a success that adds steps also: the steps, see bring.lua, and the name that
+--          they need and that is none of them, or ''. kind: s succeeded, f failed, c cancelled, r retry, l released,
+--          z snoozed
 -- answers  a letter for each: a accepted, l lost
 
 local function end_attempt(r, id, kind, text, traceback, delay)
@@ -12,6 +14,7 @@ local function end_attempt(r, id, kind, text, traceback, delay)
   if kind == 's' then
     if text ~= '' then
       put(base .. 'r:' .. id, text)
+      results[id] = text
     end
     finish(r, id, 's')
   elseif kind == 'f' or kind == 'c' then
@@ -30,21 +33,83 @@ local function end_attempt(r, id, kind, text, traceback, delay)
   end
 end
 
+local CANNOT = 'the steps cannot be added: '
+
+-- Why these steps cannot be added, or nil. The words are those of limits.
+local function wrong(r, steps, adder)
+  if r[FLOW] == '' then
+    return CANNOT .. 'this job is no step of a flow'
+  end
+  for _, step in ipairs(steps) do
+    if call('HEXISTS', base .. 's:' .. r[FLOW], step[8]) == 1 then
+      return CANNOT .. 'the flow has a step "' .. step[8] .. '" already'
+    end
+  end
+  if adder ~= '' and adder ~= r[STEP] then
+    return CANNOT .. '"' .. adder .. '" is needed and is neither one of them nor the step that adds them'
+  end
+  local known = known_job(steps)
+  if known then
+    known = string.gsub(known, '^(........)(....)(....)(....)', '%1-%2-%3-%4-')
+    return 'a step has the id ' .. known .. ' of a job that is there already: give it a new one'
+  end
+end
+
+-- Succeed, and add steps to the flow before: then they are given the result like others, and the flow goes on.
+local function grow(r, id, text, steps)
+  local flow, mine = r[FLOW], {}
+  local running = call('HGET', base .. 'g:' .. flow, 'state') == 'r'
+  for _, step in ipairs(steps) do
+    -- A step of this name may have been deleted: those that need it wait for this one now.
+    step[11] = (call('HGET', base .. 'd:' .. flow, step[8]) or '') .. step[11]
+    bring(flow, step, not running and 'c' or step[10] > 0 and 'w' or 'q')
+    if step[12] == 1 then
+      mine[#mine + 1] = step[1]
+    end
+  end
+  name_steps(flow)
+  if #mine > 0 then
+    local others = (call('HGET', base .. 'd:' .. flow, r[STEP]) or '') .. table.concat(mine)
+    call('HSET', base .. 'd:' .. flow, r[STEP], others)
+    known_needing[r] = nil
+  end
+  if running then
+    call('HINCRBY', base .. 'g:' .. flow, 'open', #steps)
+  end
+  end_attempt(r, id, 's', text)
+end
+
 local items = unpack_record(ARGV[1])
-local ids, answers = {}, {}
+local ids, answers, succeeding = {}, {}, {}
 for i = 1, #items do
   ids[i] = items[i][1]
 end
 load(ids)
+for i = 1, #items do
+  local r = jobs[ids[i]]
+  if r and r[FLOW] ~= '' and items[i][4] == 's' then
+    succeeding[#succeeding + 1] = r
+  end
+end
+if #succeeding > 0 then
+  expect(succeeding)
+end
 needs_no_memory()
 for i = 1, #items do
-  local id, epoch, worker, kind, text, traceback, delay = unpack(items[i])
+  local id, epoch, worker, kind, text, traceback, delay, steps, adder = unpack(items[i])
   local r = jobs[id]
   local answer = 'l'
   if r then
     if held_by(r, worker, epoch) then
-      end_attempt(r, id, kind, text, traceback, delay)
       r[OUTCOME] = kind
+      local problem = steps and wrong(r, steps, adder)
+      if problem then
+        end_attempt(r, id, 'f', problem, '')
+      elseif steps then
+        grow(r, id, text, steps)
+      else
+        end_attempt(r, id, kind, text, traceback, delay)
+      end
       answer = 'a'
     elseif r[WORKER] == worker and r[EPOCH] == epoch and r[OUTCOME] == kind then
       answer = 'a'
