@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from dibs import limits
@@ -150,7 +150,11 @@ class App:
         return Handle(sent.id, sent.created, self.store, _as_it_is)
 
     def flow(
-        self, name: str, *, on_failure: OnFailure | str = OnFailure.STOP, meta: dict[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        on_failure: OnFailure | Literal["stop", "continue"] = "stop",
+        meta: dict[str, Any] | None = None,
     ) -> FlowPlan:
         """A flow in the making: ``plan = app.flow("import")``, then ``plan.step(…)`` and ``await plan.start()``.
 

@@ -6,24 +6,30 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from random import Random
+from time import monotonic
 from uuid import UUID
 
 import pytest
 
-from dibs.job import Flow, FlowState, Job, NewFlow, NewJob, NewStep, State
+from dibs.attempt import Attempt, running
+from dibs.job import Claim, Flow, FlowState, Job, NewFlow, NewJob, NewStep, State
+from dibs.outcome import Succeeded
 from dibs.store import Store
 from dibs.stores import open_store
 from dibs.stores.schema import open_schema
 from dibs.testing import oracle
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
+from tests.process.worker_main import Diary, Orders
 from tests.process.worker_main import steps as written
 from tests.process.workers import Process, all_jobs
 from tests.unit.working import until
 
 FULL = os.environ.get("DIBS_FAULTS") == "full"
-FLOWS = 10_000 if FULL else 300
+FLOWS = 10_000 if FULL else 340
+"""On each of three stores: a tenth of the full size in all."""
 KILLS = 30 if FULL else 4
 CREW = 3
 PATIENCE = 1_200 if FULL else 60
@@ -133,6 +139,33 @@ def _too_early(jobs: list[Job], folder: Path) -> Iterator[str]:
             need = by_name[job.flow, name]
             if began.at < ends[need.id, need.epoch, need.worker or ""]:
                 yield f"{job.step} of flow {job.flow} began before {name} had succeeded"
+
+
+async def test_the_observer_sees_a_step_that_began_too_early_and_a_success_that_counted_twice(tmp_path: Path) -> None:
+    store = open_store("memory://")
+    steps = tuple(NewStep(name=name, job=NewJob(task="t"), needs=needs) for name, needs in NEEDS.items())
+    await store.start(NewFlow(name="diamond", steps=steps))
+    while claims := await store.claim("default", "w", 10, timedelta(seconds=30)):
+        await store.settle([claim.settled(Succeeded(1)) for claim in claims])
+    jobs = await all_jobs(store)
+    diary = Diary(Orders(name="w", url="memory://", folder=str(tmp_path)))
+    for claim in (claim_of(job) for job in reversed(jobs)):  # as they were made, so each after what it needs
+        running.set(Attempt(claim))
+        diary.step()
+        diary.end(monotonic())
+        diary.accepted(Attempt(claim), Succeeded(1))
+    assert (list(_too_early(jobs, tmp_path)), list(_recorded_otherwise(jobs, tmp_path))) == ([], [])
+    running.set(Attempt(claim_of(jobs[-1])))
+    diary.end(monotonic())  # the first step ends once more, after all that need it
+    diary.accepted(Attempt(claim_of(jobs[-1])), Succeeded(1))
+    assert sum("began before top" in each for each in _too_early(jobs, tmp_path)) == 4
+    assert list(_recorded_otherwise(jobs, tmp_path)) == [f"{jobs[-1].id} succeeded 2 times"]
+
+
+def claim_of(job: Job) -> Claim:
+    """The claim that made the job succeed."""
+    now = job.created_at
+    return Claim(job.id, job.epoch, job.worker or "", job.queue, job.task, job.args, 0, now, now, 1, 1, now)
 
 
 async def test_sqlite_with_workers_killed_on_the_way(tmp_path: Path) -> None:

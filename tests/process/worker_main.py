@@ -77,7 +77,7 @@ class Diary:
 
 
 def steps(folder: Path, name: str = "*", kind: str = "steps") -> list[Step]:
-    """What handlers did, as they wrote it down; or, of kind ``accepted``, which successes their workers saw accepted."""
+    """What handlers did, as they wrote it down; or, of kind ``accepted``, the successes that were seen accepted."""
     decode = msgspec.json.Decoder(Step).decode
     return [decode(line) for path in sorted(folder.glob(f"{name}.{kind}")) for line in path.read_bytes().splitlines()]
 
@@ -119,7 +119,8 @@ def tasks(diary: Diary) -> Tasks:
         diary.step()
         await asyncio.sleep(seconds)
         diary.end(start)
-        return 1 + sum(current().inputs.values())
+        needed: list[int] = list(current().inputs.values())
+        return 1 + sum(needed)
 
     made = Tasks()
     for function in (hold, tick, work, burn, pass_on):

@@ -75,4 +75,9 @@ def fan_process(count: int, then: str = "succeed") -> int:
     return _fan_out(count, then)
 
 
+@app.task(executor="process")
+def say_in_process(text: str) -> str:
+    return "".join([*map(str, current().inputs.values()), text])
+
+
 FANS = {"async": fan_async, "thread": fan_thread, "process": fan_process}

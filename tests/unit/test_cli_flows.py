@@ -5,7 +5,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from dibs.cli import cli
 from dibs.cli.flow_tree import draw
 from dibs.clock import system_clock
 from dibs.ids import new_id
@@ -212,6 +214,14 @@ def test_named_flows_that_cannot_be_changed_are_named_with_the_reason(shell: She
     done = shell.json("flows", "cancel", here, gone, code=1)
     assert (done["flows"], done["unchanged"]) == (1, {str(gone): "there is no such flow"})
     assert "it is cancelled, not failed" in shell("flows", "retry", here, "--state", "failed").stderr
+
+
+def test_a_shell_completes_ids_of_flows(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = start(shell)
+    monkeypatch.setenv("DIBS_URL", shell.url)
+    completer = ShellComplete(cli, {}, "dibs", "_DIBS_COMPLETE")
+    for words in (["flows", "show"], ["flows", "retry"], ["jobs", "list", "--flow"]):
+        assert [item.value for item in completer.get_completions(words, str(flow)[:6])] == [str(flow)]
 
 
 # --- the drawing --------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_a_flow_has_a_name_by_the_rule_of_names(name: str) -> None:
 def test_there_are_two_ways_to_take_a_failure() -> None:
     assert app.flow("a", on_failure="continue").steps == ()
     with pytest.raises(Refused, match="one of stop, continue, not 'ignore'"):
-        app.flow("a", on_failure="ignore")
+        app.flow("a", on_failure="ignore")  # type: ignore[arg-type]
 
 
 # --- starting -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from dibs import App, Constant, FlowCancelled, FlowFailed, Retry, current
 from dibs.job import FlowState, State
 from dibs.stores import open_store
-from tests.unit.flow_handlers import FANS, app, fail, fan_async, fetch, measure, ran, say, total
+from tests.unit.flow_handlers import FANS, app, fail, fan_async, fetch, measure, ran, say, say_in_process, total
 from tests.unit.working import until
 
 
@@ -67,6 +67,14 @@ async def test_results_reach_the_next_step_as_the_types_that_they_were() -> None
     handle = await plan.start()
     await app.drain()
     assert (await handle.result(10))["total"] == 4
+
+
+async def test_a_step_in_a_process_of_its_own_gets_its_inputs_too() -> None:
+    plan = app.flow("apart")
+    plan.sequential(say.job("a"), say_in_process.job("b"), say.job("c"))
+    handle = await plan.start()
+    await app.drain()
+    assert await handle.result(10) == {"say": "a", "say_in_process": "ab", "say-2": "abc"}
 
 
 async def test_steps_go_through_queues_that_only_they_name() -> None:
