@@ -88,9 +88,10 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     def _store(self, record: Record) -> None:
         self._jobs[record.id] = record
-        self._lane(record.queue)
         if record.state is State.QUEUED:
             self._put_back(record, record.run_at)
+        else:
+            self._lane(record.queue)
 
     async def claim(
         self,
@@ -236,7 +237,8 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
-        self._free_key(record)
+        if record.key is not None:
+            self._free_key(record)
 
     def _free_key(self, record: Record) -> None:
         keys = self._lanes[record.queue].keys
