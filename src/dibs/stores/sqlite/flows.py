@@ -102,6 +102,6 @@ def forget(db: Connection, steps: Collection[tuple[bytes, bytes]]) -> None:
 def needs_of(db: Connection, steps: Iterable[bytes]) -> dict[bytes, list[Row]]:
     """What each of the steps needs, in order: the name, whether it is met, and the result as JSON text."""
     found: dict[bytes, list[Row]] = {}
-    for step, *need in db.rows_all(sql.NEEDS, [(step,) for step in steps]):
-        found.setdefault(step, []).append(tuple(need))
+    for row in db.rows_all(sql.NEEDS, [(step,) for step in steps]):
+        found.setdefault(row[0], []).append(row[1:])
     return found

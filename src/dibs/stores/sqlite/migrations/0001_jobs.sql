@@ -43,8 +43,8 @@ CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
 -- At most one unfinished job for each key of a queue.
 CREATE UNIQUE INDEX dibs_keys ON dibs_jobs (queue, key) WHERE key IS NOT NULL;
 
--- Steps of a flow that are not finished: counted by state, looked up by name. Plain jobs are not in it.
-CREATE INDEX dibs_steps ON dibs_jobs (flow, state, step) WHERE flow IS NOT NULL;
+-- Steps of a flow that are not finished. Plain jobs are not in it, and no claim has to change it.
+CREATE INDEX dibs_steps ON dibs_jobs (flow, step) WHERE flow IS NOT NULL;
 
 -- Finished jobs.
 CREATE TABLE dibs_history (
