@@ -1,5 +1,6 @@
 """The end of a job, and what follows from it for the flow that it is a step of. A plain job pays nothing for this."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dibs.stores.sqlite import statements as sql
@@ -61,5 +62,6 @@ def succeeded(db: Connection, epochs: Mapping[bytes, int], now: int) -> None:
     db.run_all(sql.REMOVE_STEP, jobs)
     if waiting:
         db.run_all(sql.MEET, [(step, place, epochs[need]) for step, place, need in waiting])
-        db.run_all(sql.LINE_UP_STEP, [(step, now) for step in {step for step, _, _ in waiting}])
+        met = Counter(step for step, _, _ in waiting)
+        db.run_all(sql.LINE_UP_STEP, [(step, count, now) for step, count in met.items()])
     db.run_all(sql.FINISH_FLOW, [(flow, now) for flow in flows])

@@ -22,18 +22,19 @@ def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
     """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
     if len(items) < 2 or not all(item.kind == "succeeded" and not item.steps for item in items):
         return [_settle(db, item, now) for item in items]
-    if _copy_all(db, items, now):
-        _remove_all(db, items, now)
+    jobs = [item.id.bytes for item in items]
+    if _copy_all(db, jobs, items, now):
+        _remove_all(db, jobs, items, now)
         return [Verdict.ACCEPTED] * len(items)
     copied = [item for item in items if _is_copied(db, item)]
-    _remove_all(db, copied, now)
+    _remove_all(db, [item.id.bytes for item in copied], copied, now)
     accepted = {id(item) for item in copied}
     return [Verdict.ACCEPTED if id(item) in accepted else _settle(db, item, now) for item in items]
 
 
-def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
+def _copy_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> bool:
     """Successes to the history; False if some of them are not there, because they are lost or came before."""
-    fences = [(item.id.bytes, item.epoch, item.worker, now, item.result) for item in items]
+    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(jobs, items, strict=True)]
     try:
         return db.run_all(sql.SUCCEED, fences) == len(items)
     except _IMPOSSIBLE:
@@ -47,10 +48,10 @@ def _is_copied(db: Connection, item: Settled) -> bool:
         return False
 
 
-def _remove_all(db: Connection, items: Sequence[Settled], now: int) -> None:
-    """What was copied leaves the unfinished jobs, and if it was a step, its flow moves on."""
-    if db.run_all(sql.REMOVE, [(item.id.bytes,) for item in items]) < len(items):
-        ending.succeeded(db, {item.id.bytes: item.epoch for item in items}, now)
+def _remove_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> None:
+    """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
+    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(items):
+        ending.succeeded(db, {job: item.epoch for job, item in zip(jobs, items, strict=True)}, now)
 
 
 def _settle(db: Connection, item: Settled, now: int) -> Verdict:
@@ -76,7 +77,8 @@ def _succeed(db: Connection, item: Settled, now: int) -> bool:
     job = item.id.bytes
     if not db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
         return False
-    _remove_all(db, [item], now)
+    if not db.run(sql.REMOVE, (job,)):
+        ending.succeeded(db, {job: item.epoch}, now)
     return True
 
 
