@@ -36,13 +36,13 @@ def _add(execute: Execute, flow: bytes, steps: Sequence[AdmittedStep], others: d
 
 
 def _params(step: AdmittedStep, flow: bytes, now: int) -> Row:
-    job, waits = step.job, bool(step.needs)
+    job, unmet = step.job, len(step.needs)
     return (
         job.id.bytes,
         job.queue,
         job.task,
-        "waiting" if waits else "queued",
-        int(not waits),
+        "waiting" if unmet else "queued",
+        int(not unmet),
         job.priority,
         now if job.run_at is None else to_micros(job.run_at),
         now,
@@ -51,6 +51,7 @@ def _params(step: AdmittedStep, flow: bytes, now: int) -> Row:
         job.args,
         flow,
         step.name,
+        unmet,
     )
 
 
@@ -83,6 +84,7 @@ def resume(db: Connection, flow: bytes, now: int) -> None:
     """Steps of the flow were requeued: let it run, and those that have not started wait for what they need now."""
     db.run(sql.RESUME_FLOW, (flow,))
     db.run(sql.LOOK_AGAIN, (flow,))
+    db.run(sql.COUNT_UNMET, (flow,))
     db.run(sql.WAIT_AGAIN, (flow,))
     db.run(sql.LINE_UP_FLOW, (flow, now))
     db.run(sql.DROP_RESULTS, (flow,))
@@ -102,6 +104,6 @@ def forget(db: Connection, steps: Collection[tuple[bytes, bytes]]) -> None:
 def needs_of(db: Connection, steps: Iterable[bytes]) -> dict[bytes, list[Row]]:
     """What each of the steps needs, in order: the name, whether it is met, and the result as JSON text."""
     found: dict[bytes, list[Row]] = {}
-    for step, *need in db.rows_all(sql.NEEDS, [(step,) for step in steps]):
-        found.setdefault(step, []).append(tuple(need))
+    for row in db.rows_all(sql.NEEDS, [(step,) for step in steps]):
+        found.setdefault(row[0], []).append(row[1:])
     return found

@@ -20,34 +20,38 @@ _IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
 
 def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
     """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
-    if len(items) > 1 and all(item.kind == "succeeded" and not item.steps for item in items):
-        db.rows("SAVEPOINT dibs_all")
-        if _succeed_all(db, items, now):
-            db.rows("RELEASE dibs_all")
-            return [Verdict.ACCEPTED] * len(items)
-        db.rows("ROLLBACK TO dibs_all")
-        db.rows("RELEASE dibs_all")
-    return [_settle(db, item, now) for item in items]
+    if len(items) < 2 or not all(item.kind == "succeeded" and not item.steps for item in items):
+        return [_settle(db, item, now) for item in items]
+    jobs = [item.id.bytes for item in items]
+    if _copy_all(db, jobs, items, now):
+        _remove_all(db, jobs, items, now)
+        return [Verdict.ACCEPTED] * len(items)
+    copied = [item for item in items if _is_copied(db, item)]
+    _remove_all(db, [item.id.bytes for item in copied], copied, now)
+    accepted = {id(item) for item in copied}
+    return [Verdict.ACCEPTED if id(item) in accepted else _settle(db, item, now) for item in items]
 
 
-def _succeed_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
-    ids = [item.id.bytes for item in items]
-    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(ids, items, strict=True)]
+def _copy_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> bool:
+    """Successes to the history; False if some of them are not there, because they are lost or came before."""
+    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(jobs, items, strict=True)]
     try:
-        if db.run_all(sql.SUCCEED, fences) < len(items):
-            return False
+        return db.run_all(sql.SUCCEED, fences) == len(items)
     except _IMPOSSIBLE:
         return False
-    if db.run_all(sql.REMOVE, [(job,) for job in ids]) < len(items):
-        _move_on(db, items, now)
-    return True
 
 
-def _move_on(db: Connection, items: Sequence[Settled], now: int) -> None:
-    """Some of the jobs that succeeded are steps."""
-    of: dict[bytes, bytes] = dict(db.rows_all(sql.REMOVE_STEP, [(item.id.bytes,) for item in items]))
-    steps = [(job, item.epoch) for item in items if (job := item.id.bytes) in of]
-    ending.succeeded(db, steps, set(of.values()), now)
+def _is_copied(db: Connection, item: Settled) -> bool:
+    try:
+        return db.row(sql.COPIED, (item.id.bytes, item.epoch, item.worker)) is not None
+    except _IMPOSSIBLE:
+        return False
+
+
+def _remove_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> None:
+    """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
+    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(items):
+        ending.succeeded(db, {job: item.epoch for job, item in zip(jobs, items, strict=True)}, now)
 
 
 def _settle(db: Connection, item: Settled, now: int) -> Verdict:
@@ -74,7 +78,7 @@ def _succeed(db: Connection, item: Settled, now: int) -> bool:
     if not db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
         return False
     if not db.run(sql.REMOVE, (job,)):
-        _move_on(db, [item], now)
+        ending.succeeded(db, {job: item.epoch}, now)
     return True
 
 

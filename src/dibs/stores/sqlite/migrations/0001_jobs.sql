@@ -2,7 +2,8 @@
 --
 -- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
 -- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
--- it is running and a claim has seen that its lease expired. "flow" and "step" are set for steps of flows alone.
+-- it is running and a claim has seen that its lease expired. "flow" and "step" are set for steps of flows alone,
+-- "unmet" counts the steps that a waiting one still needs.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -24,6 +25,7 @@ CREATE TABLE dibs_jobs (
     key          TEXT    CHECK (length(key) BETWEEN 1 AND 200),
     flow         BLOB,
     step         TEXT,
+    unmet        INTEGER NOT NULL DEFAULT 0,
     errors       TEXT    NOT NULL DEFAULT '[]',
     meta         TEXT    NOT NULL DEFAULT '{}',
     args         TEXT    NOT NULL,
@@ -43,8 +45,8 @@ CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
 -- At most one unfinished job for each key of a queue.
 CREATE UNIQUE INDEX dibs_keys ON dibs_jobs (queue, key) WHERE key IS NOT NULL;
 
--- Steps of a flow that are not finished: counted by state, looked up by name. Plain jobs are not in it.
-CREATE INDEX dibs_steps ON dibs_jobs (flow, state, step) WHERE flow IS NOT NULL;
+-- Steps of a flow that are not finished. Plain jobs are not in it, and no claim has to change it.
+CREATE INDEX dibs_steps ON dibs_jobs (flow, step) WHERE flow IS NOT NULL;
 
 -- Finished jobs.
 CREATE TABLE dibs_history (
@@ -95,8 +97,7 @@ CREATE INDEX dibs_flow_states ON dibs_flows (state, id);
 
 -- Which step needs which, by the ids of their jobs; "name" is that of the needed one, "place" its place in the list.
 -- "epoch" is that of the success that met the need, 0 if the needed step was gone by then, NULL while it is unmet.
--- So nothing of a large row is written again for each of many needs, and a result is not copied for each of many
--- steps that need it: it is the one of that job with that epoch.
+-- So a result is not copied for each of many steps that need it: it is the one of that job with that epoch.
 CREATE TABLE dibs_needs (
     step  BLOB    NOT NULL,
     place INTEGER NOT NULL,
@@ -108,9 +109,6 @@ CREATE TABLE dibs_needs (
 
 -- Who needs a step that just ended.
 CREATE INDEX dibs_needed ON dibs_needs (need);
-
--- Does a step still wait for another?
-CREATE INDEX dibs_unmet ON dibs_needs (step, epoch) WHERE epoch IS NULL;
 
 -- Results that were an input of a step and whose own job was requeued or removed since. They go with the flow.
 CREATE TABLE dibs_results (

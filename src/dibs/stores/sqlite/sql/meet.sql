@@ -1,5 +1,3 @@
--- A step succeeded: that need of those who wait for it is met.
--- ?1 id of the step, ?2 its epoch
-UPDATE dibs_needs INDEXED BY dibs_needed SET epoch = ?2
-WHERE need = ?1 AND epoch IS NULL
-    AND EXISTS (SELECT 1 FROM dibs_jobs WHERE id = dibs_needs.step AND state = 'waiting')
+-- A need is met.
+-- ?1 step, ?2 place, ?3 epoch of the success
+UPDATE dibs_needs SET epoch = ?3 WHERE step = ?1 AND place = ?2

@@ -1,3 +1,3 @@
--- Take a step out of the unfinished ones; gives its flow.
+-- Take a step out of the unfinished ones.
 -- ?1 id
-DELETE FROM dibs_jobs WHERE id = ?1 RETURNING id, flow
+DELETE FROM dibs_jobs WHERE id = ?1
