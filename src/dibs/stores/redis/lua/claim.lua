@@ -109,7 +109,7 @@ for _, c in ipairs(tasks) do
 end
 flush()
 
-local of_flows, given = {}, {}
+local of_flows, given = {}, {} -- steps, and what they were given
 local answers = { (#taken < limit and budget <= 0) and 1 or 0, given }
 for from = 1, #taken, CHUNK do
   local upto = math.min(from + CHUNK - 1, #taken)

@@ -14,7 +14,9 @@ local function end_attempt(r, id, kind, text, traceback, delay)
   if kind == 's' then
     if text ~= '' then
       put(base .. 'r:' .. id, text)
-      results[id] = text
+      if r[FLOW] ~= '' then
+        steps().results[id] = text
+      end
     end
     finish(r, id, 's')
   elseif kind == 'f' or kind == 'c' then
@@ -33,7 +35,8 @@ local function end_attempt(r, id, kind, text, traceback, delay)
   end
 end
 
-local function make_grow()
+-- A success that adds steps, or fails because they cannot be added.
+local function add_steps(job, job_id, result, added, need)
   local bring, name_steps, known_job = make_bring()
   local CANNOT = 'the steps cannot be added: '
 
@@ -81,22 +84,16 @@ local function make_grow()
     end_attempt(r, id, 's', text)
   end
 
-  return wrong, grow
-end
-
--- A success that adds steps, or fails because they cannot be added.
-local function add_steps(r, id, text, new, adder)
-  local wrong, grow = make_grow()
-  local problem = wrong(r, new, adder)
+  local problem = wrong(job, added, need)
   if problem then
-    end_attempt(r, id, 'f', problem, '')
+    end_attempt(job, job_id, 'f', problem, '')
   else
-    grow(r, id, text, new)
+    grow(job, job_id, result, added)
   end
 end
 
 local items = unpack_record(ARGV[1])
-local ids, answers, succeeding = {}, {}, {}
+local ids, answers, succeeding = {}, {}, nil
 for i = 1, #items do
   ids[i] = items[i][1]
 end
@@ -104,10 +101,11 @@ load(ids)
 for i = 1, #items do
   local r = jobs[ids[i]]
   if r and r[FLOW] ~= '' and items[i][4] == 's' then
+    succeeding = succeeding or {}
     succeeding[#succeeding + 1] = r
   end
 end
-if #succeeding > 0 then
+if succeeding then
   steps().expect(succeeding)
 end
 needs_no_memory()

@@ -2,24 +2,27 @@
 --
 -- The end of a step reads its flow and the steps that need it, no others. All steps are looked at only when
 -- the flow is stopped or ends.
-
 --
 -- A server makes the functions of a script anew in each call. So these are made when the first step is met: plain
 -- jobs do not pay for them.
 
-local results = {} -- id to result, of steps that succeed in this script
-local reached -- told of a step, before it is cancelled with its flow
+local made
 
-local function later(run_at)
-  return run_at > now_text and run_at or now_text
-end
+steps = function()
+  if made then
+    return made
+  end
+  local states_of, tally = make_tally()
 
-local function unfinished(r)
-  local state = r and r[STATE]
-  return state == 'w' or state == 'q' or state == 'r'
-end
+  local function later(run_at)
+    return run_at > now_text and run_at or now_text
+  end
 
-local function make_steps()
+  local function unfinished(r)
+    local state = r and r[STATE]
+    return state == 'w' or state == 'q' or state == 'r'
+  end
+
   local known_needing = {} -- record of a step to the ids of those that need it
 
   local function load_new(ids)
@@ -79,7 +82,7 @@ local function make_steps()
     if #waiting == 0 then
       return
     end
-    local input = r[STEP] .. '\0' .. (results[id] or 'null') .. '\0'
+    local input = r[STEP] .. '\0' .. (made.results[id] or 'null') .. '\0'
     for _, other in ipairs(waiting) do
       local d = jobs[other]
       call('APPEND', base .. 'i:' .. other, input)
@@ -95,8 +98,8 @@ local function make_steps()
 
   -- Cancel a step because of what happened to another. Answers how many have ended by it.
   local function drag(r, id)
-    if reached then
-      reached(r, id)
+    if made.reached then
+      made.reached(r, id)
     end
     r[CANCEL] = 1
     if r[STATE] == 'r' then
@@ -105,8 +108,7 @@ local function make_steps()
     end
     leave(r, id)
     r[OUTCOME] = ''
-    end_alone(r, id, 'c')
-    moved[id] = true
+    finish(r, id, 'c', true)
     return 1
   end
 
@@ -171,16 +173,9 @@ local function make_steps()
     end
   end
 
-  return { ended = ended, expect = expect, forget = forget }
-end
-
-local made
-
-local function steps()
-  made = made or make_steps()
+  -- results: id to result, of steps that succeed in this script. reached: told of a step, before it is cancelled
+  -- because of another.
+  made = { ended = ended, expect = expect, forget = forget, later = later, unfinished = unfinished }
+  made.results, made.reached = {}, nil
   return made
-end
-
-step_ended = function(r, id)
-  steps().ended(r, id)
 end
