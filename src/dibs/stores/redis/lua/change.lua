@@ -79,7 +79,7 @@ function verbs.delete(r, id)
   free_key(r, id)
   if r[FLOW] ~= '' and unfinished(r) then
     r[STATE] = 'c'
-    step_ended(r, id)
+    steps().ended(r, id)
   end
   remove(r, id)
   return 1
@@ -101,7 +101,7 @@ local go_on = scan(function(id)
   return #chosen < limit
 end)
 local answers = { go_on, #chosen, 0, last }
-reached = function(r, id)
+steps().reached = function(r, id)
   if id < last and matches(r) then
     answers[#answers + 1] = id
   end

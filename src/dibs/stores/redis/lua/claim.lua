@@ -109,7 +109,7 @@ for _, c in ipairs(tasks) do
 end
 flush()
 
-local steps, given = {}, {}
+local of_flows, given = {}, {} -- steps, and what they were given
 local answers = { (#taken < limit and budget <= 0) and 1 or 0, given }
 for from = 1, #taken, CHUNK do
   local upto = math.min(from + CHUNK - 1, #taken)
@@ -121,21 +121,21 @@ for from = 1, #taken, CHUNK do
   for i = from, upto do
     local id, n = taken[i], #answers
     if jobs[id][FLOW] ~= '' then
-      steps[#steps + 1] = id
+      of_flows[#of_flows + 1] = id
     end
     answers[n + 1], answers[n + 2], answers[n + 3] = id, packed[id], bodies[i - from + 1]
   end
 end
-for from = 1, #steps, CHUNK do
-  local upto = math.min(from + CHUNK - 1, #steps)
+for from = 1, #of_flows, CHUNK do
+  local upto = math.min(from + CHUNK - 1, #of_flows)
   local keys = {}
   for i = from, upto do
-    keys[#keys + 1] = base .. 'i:' .. steps[i]
+    keys[#keys + 1] = base .. 'i:' .. of_flows[i]
   end
   for i, inputs in ipairs(call('MGET', unpack(keys))) do
     if inputs then
       local n = #given
-      given[n + 1], given[n + 2] = steps[from + i - 1], inputs
+      given[n + 1], given[n + 2] = of_flows[from + i - 1], inputs
     end
   end
 end

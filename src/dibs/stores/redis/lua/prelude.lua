@@ -245,21 +245,19 @@ local function free_key(r, id)
   end
 end
 
-local step_ended -- what follows for the flow; see steps.lua
+local steps -- what follows for the flow of a step; see steps.lua
 
--- These come behind leave().
-local function end_alone(r, id, state)
+-- Both of these come behind leave(). alone: without what follows.
+local function finish(r, id, state, alone)
   r[STATE], r[FINISHED], r[LOCKED] = state, now, 0
   add(index_key('f:' .. state, r[QUEUE]), now, id)
-  save(id)
-end
-
-local function finish(r, id, state)
-  end_alone(r, id, state)
   free_key(r, id)
+  save(id)
   if r[FLOW] ~= '' then
     moved[id] = true
-    step_ended(r, id)
+    if not alone then
+      steps().ended(r, id)
+    end
   end
 end
 

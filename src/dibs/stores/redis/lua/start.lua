@@ -15,6 +15,7 @@ if call('EXISTS', base .. 'g:' .. flow) == 1 then
   return 'there'
 end
 local steps = unpack_record(ARGV[5])
+local bring, name_steps, known_job = make_bring()
 local known = known_job(steps)
 if known then
   return known
