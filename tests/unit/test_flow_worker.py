@@ -302,3 +302,28 @@ async def test_a_failed_step_interrupts_those_that_run_beside_it() -> None:
     worker.stop()
     await asyncio.wait_for(going, 20)
     assert states(await handle.steps()) == {"endless": "cancelled", "breaks": "failed"}
+
+
+async def test_a_step_that_was_asked_to_stop_and_goes_on_to_its_end_adds_nothing() -> None:
+    own, begun = App(store=await app.store()), threading.Event()
+
+    @own.task
+    def adds() -> None:
+        attempt = current()
+        attempt.add_step("more", say.job("a"))
+        begun.set()
+        while not attempt.cancelled:
+            threading.Event().wait(0.005)
+
+    plan = own.flow("alone")
+    plan.step("adds", adds.job())
+    handle = await plan.start()
+    worker = own.worker(lease=timedelta(seconds=1))
+    going = asyncio.create_task(worker.run())
+    await until(begun.is_set)
+    assert await handle.cancel()
+    with pytest.raises(FlowCancelled):
+        await handle.result(20)
+    worker.stop()
+    await asyncio.wait_for(going, 20)
+    assert states(await handle.steps()) == {"adds": "cancelled"}
