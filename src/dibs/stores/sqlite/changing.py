@@ -56,7 +56,7 @@ def _alter(db: Connection, job: Found, change: Change, now: int) -> bool:
             if not db.run(sql.REQUEUE, (job.id, now)):
                 return False
             if job.flow is not None:
-                db.run(sql.KEEP_RESULT, (job.id,))
+                flows.keep(db, [(job.id,)])
             db.run(sql.FORGET, (job.id,))
         case Reschedule(run_at):
             db.run(sql.RESCHEDULE, (job.id, to_micros(run_at)))

@@ -1,7 +1,7 @@
 """The end of a job, and what follows from it for the flow that it is a step of. A plain job pays nothing for this."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
@@ -26,6 +26,7 @@ def end(
     if not db.run(sql.REMOVE, (job,)):
         flow: bytes = db.rows(sql.FLOW_OF, (job,))[0][0]
         db.run(sql.REMOVE_STEP, (job,))
+        db.run(sql.GIVE_UP, (job,))
         _lost(db, flow, job, state, now)
 
 
@@ -51,17 +52,16 @@ def cancel(db: Connection, steps: Sequence[bytes], now: int) -> None:
     if steps:
         db.run_all(sql.RETIRE, [(step, "cancelled", now, None, None, 1) for step in steps])
         db.run_all(sql.REMOVE_STEP, [(step,) for step in steps])
+        db.run_all(sql.GIVE_UP, [(step,) for step in steps])
 
 
-def succeeded(db: Connection, epochs: Mapping[bytes, int], now: int) -> None:
+def succeeded(db: Connection, jobs: Sequence[bytes], now: int) -> None:
     """Those of these jobs that are still among the unfinished are steps, and in the history: move their flows on."""
-    jobs = [(job,) for job in epochs]
-    waiting = db.rows_all(sql.WAITING_FOR, jobs)
-    needed = {need for _, _, need in waiting}  # whose flows are not finished, as somebody still waits there
-    flows = {row[0] for row in db.rows_all(sql.FLOW_OF, [(job,) for job in epochs if job not in needed])}
-    db.run_all(sql.REMOVE_STEP, jobs)
+    waiting = db.rows_all(sql.WAITING_FOR, [(job,) for job in jobs])
+    needed = {need for _, need in waiting}  # whose flows are not finished, as somebody still waits there
+    flows = {row[0] for row in db.rows_all(sql.FLOW_OF, [(job,) for job in jobs if job not in needed])}
+    db.run_all(sql.REMOVE_STEP, [(job,) for job in jobs])
     if waiting:
-        db.run_all(sql.MEET, [(step, place, epochs[need]) for step, place, need in waiting])
-        met = Counter(step for step, _, _ in waiting)
+        met = Counter(step for step, _ in waiting)
         db.run_all(sql.LINE_UP_STEP, [(step, count, now) for step, count in met.items()])
     db.run_all(sql.FINISH_FLOW, [(flow, now) for flow in flows])

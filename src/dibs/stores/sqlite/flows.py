@@ -90,11 +90,17 @@ def resume(db: Connection, flow: bytes, now: int) -> None:
     db.run(sql.DROP_RESULTS, (flow,))
 
 
+def keep(db: Connection, steps: Sequence[tuple[bytes]]) -> None:
+    """Before these finished steps leave the history: those who have their results as inputs keep them."""
+    db.run_all(sql.KEEP_RESULT, steps)
+    db.run_all(sql.KEEP_EPOCH, steps)
+
+
 def forget(db: Connection, steps: Collection[tuple[bytes, bytes]]) -> None:
     """Drop finished steps, given with their flows, and the flows that have no other."""
     ids = [(step,) for step, _ in steps]
     db.run_all(sql.DROP_NEEDS, ids)
-    db.run_all(sql.KEEP_RESULT, ids)
+    keep(db, ids)
     db.run_all(sql.FORGET, ids)
     for flow in {flow for _, flow in steps}:
         if db.run(sql.DROP_FLOW, (flow,)):

@@ -24,10 +24,10 @@ def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
         return [_settle(db, item, now) for item in items]
     jobs = [item.id.bytes for item in items]
     if _copy_all(db, jobs, items, now):
-        _remove_all(db, jobs, items, now)
+        _remove_all(db, jobs, now)
         return [Verdict.ACCEPTED] * len(items)
     copied = [item for item in items if _is_copied(db, item)]
-    _remove_all(db, [item.id.bytes for item in copied], copied, now)
+    _remove_all(db, [item.id.bytes for item in copied], now)
     accepted = {id(item) for item in copied}
     return [Verdict.ACCEPTED if id(item) in accepted else _settle(db, item, now) for item in items]
 
@@ -48,10 +48,10 @@ def _is_copied(db: Connection, item: Settled) -> bool:
         return False
 
 
-def _remove_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> None:
+def _remove_all(db: Connection, jobs: Sequence[bytes], now: int) -> None:
     """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
-    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(items):
-        ending.succeeded(db, {job: item.epoch for job, item in zip(jobs, items, strict=True)}, now)
+    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(jobs):
+        ending.succeeded(db, jobs, now)
 
 
 def _settle(db: Connection, item: Settled, now: int) -> Verdict:
@@ -78,7 +78,7 @@ def _succeed(db: Connection, item: Settled, now: int) -> bool:
     if not db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
         return False
     if not db.run(sql.REMOVE, (job,)):
-        ending.succeeded(db, {job: item.epoch}, now)
+        ending.succeeded(db, [job], now)
     return True
 
 

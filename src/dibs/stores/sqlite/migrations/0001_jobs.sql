@@ -96,8 +96,9 @@ CREATE TABLE dibs_flows (
 CREATE INDEX dibs_flow_states ON dibs_flows (state, id);
 
 -- Which step needs which, by the ids of their jobs; "name" is that of the needed one, "place" its place in the list.
--- "epoch" is that of the success that met the need, 0 if the needed step was gone by then, NULL while it is unmet.
--- So a result is not copied for each of many steps that need it: it is the one of that job with that epoch.
+-- "epoch" is NULL for as long as the needed step stands for itself: its success meets the need, nothing is written and
+-- no result is copied for each of many. When that may change it says which success it was; 0: the step was gone by
+-- then and its result is null; -1: the need will not be met.
 CREATE TABLE dibs_needs (
     step  BLOB    NOT NULL,
     place INTEGER NOT NULL,

@@ -2,6 +2,7 @@
 -- ?1 id
 INSERT INTO dibs_results (job, epoch, flow, result)
 SELECT id, epoch, flow, result FROM dibs_history AS past
-WHERE id = ?1 AND state = 'succeeded'
-    AND EXISTS (SELECT 1 FROM dibs_needs INDEXED BY dibs_needed WHERE need = ?1 AND epoch = past.epoch)
+WHERE id = ?1 AND state = 'succeeded' AND EXISTS (
+    SELECT 1 FROM dibs_needs INDEXED BY dibs_needed WHERE need = ?1 AND coalesce(epoch, past.epoch) = past.epoch
+)
 ON CONFLICT DO NOTHING
