@@ -265,8 +265,8 @@ async def test_a_flow_is_refused_by_the_function_as_by_limits(postgres_database:
     async with connected(url) as sql:
         for steps, words in (
             ("[]", "1 to 10000 steps"),
-            ('[{"name": "a"}]', "task must have"),
-            ('[{"name": " a", "task": "t"}]', "step must have"),
+            ('[{"name": "a"}]', "task and needs of a step must have"),
+            ('[{"name": " a", "task": "t"}]', "needs of a step must have"),
             ('[{"name": "a", "task": "t"}, {"name": "a", "task": "t"}]', "a name and a job id of its own"),
             ('[{"name": "a", "task": "t", "key": "k"}]', "must have no key"),
             ('[{"name": "a", "task": "t", "needs": ["b"]}]', '"b" is needed and is no step of the flow'),
