@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dibs.errors import ConfigurationError
-from dibs.job import Enqueued, NewJob
+from dibs.job import Enqueued, NewFlow, NewJob
 from dibs.limits import DEFAULT, Limits
 
 _SYNC = "a psycopg, SQLAlchemy, Django, sqlite3 or apsw connection"
@@ -36,6 +36,15 @@ def enqueue_in(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFA
 
         return sqlite.enqueue_in(connection, jobs, limits=limits)
     raise _unknown(connection, _SYNC, "await enqueue_in_async(…) takes " + _ASYNC)
+
+
+def start_in(connection: Any, flow: NewFlow, *, limits: Limits = DEFAULT) -> Enqueued:
+    """Start a flow in the transaction that is open on ``connection``, with the promises of ``Store.start``."""
+    if _dialect(connection) == "sqlite":
+        from dibs.stores.sqlite import transaction as sqlite
+
+        return sqlite.start_in(connection, flow, limits=limits)
+    raise _unknown(connection, "a SQLAlchemy, Django, sqlite3 or apsw connection to SQLite", "Store.start has its own")
 
 
 async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFAULT) -> list[Enqueued]:
