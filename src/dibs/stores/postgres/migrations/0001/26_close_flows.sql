@@ -9,7 +9,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    flawed uuid[];
+    spoilt uuid[];
 begin
     with closed as (
         update dibs.flow set
@@ -18,8 +18,8 @@ begin
         where flow.id = any (flows) and not exists (select from dibs.job where job.flow = flow.id)
         returning flow.id, flow.state
     )
-    select array_agg(closed.id) filter (where closed.state = 'running') into flawed from closed;
-    if flawed is not null then
+    select array_agg(closed.id) filter (where closed.state = 'running') into spoilt from closed;
+    if spoilt is not null then
         -- Some step ended badly, once. What counts is how those ended that are there.
         update dibs.flow set state = case
             when exists (select from dibs.finished where finished.flow = flow.id and finished.state = 'failed') then 'failed'
@@ -27,7 +27,7 @@ begin
                 then 'cancelled'
             else 'succeeded'
         end
-        where flow.id = any (flawed);
+        where flow.id = any (spoilt);
     end if;
 end
 $$;
