@@ -8,11 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from dibs.job import Claim, Filter, FlowState, NewFlow, NewJob, NewStep, OnFailure, State
+from dibs.errors import ConfigurationError, Refused
+from dibs.job import Claim, Enqueued, Filter, FlowState, NewFlow, NewJob, NewStep, OnFailure, State
 from dibs.outcome import Failed, Released, Retry, Succeeded
 from dibs.stores.postgres import PostgresStore
+from dibs.transaction import start_in, start_in_async
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.unit.postgres import LEASE, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened, until
 
@@ -144,7 +149,7 @@ async def test_steps_that_are_deleted_and_pruned_meanwhile_leave_nothing_behind(
     postgres_database: DatabaseFactory,
 ) -> None:
     url, dice = postgres_database(NEWEST), random.Random(8)
-    async with in_lab(url, look_every=0) as (lab, store):
+    async with in_lab(url, look_every=0) as (_, store):
         async with crowd(url) as stores:
             for _ in range(8):
                 flows = [diamond(4, on_failure) for on_failure in OnFailure]
@@ -220,7 +225,8 @@ async def _work(store: PostgresStore, worker: str, flows: int) -> None:
 async def test_a_claim_does_not_wait_for_a_flow_that_somebody_else_has_locked(
     postgres_database: DatabaseFactory,
 ) -> None:
-    async with in_lab(postgres_database(NEWEST)) as (lab, store), connected(lab.url.partition("?")[0]) as other:
+    url = postgres_database(NEWEST)
+    async with in_lab(url) as (lab, store), connected(url) as other:
         flow = NewFlow(name="f", steps=(NewStep(name="a", job=NewJob(task="t", max_attempts=1)),))
         await store.start(flow)
         [claim] = await store.claim("default", "w", 1, LEASE)
@@ -265,8 +271,8 @@ async def test_a_flow_is_refused_by_the_function_as_by_limits(postgres_database:
     async with connected(url) as sql:
         for steps, words in (
             ("[]", "1 to 10000 steps"),
-            ('[{"name": "a"}]', "task must have"),
-            ('[{"name": " a", "task": "t"}]', "step must have"),
+            ('[{"name": "a"}]', "task and needs of a step must have"),
+            ('[{"name": " a", "task": "t"}]', "needs of a step must have"),
             ('[{"name": "a", "task": "t"}, {"name": "a", "task": "t"}]', "a name and a job id of its own"),
             ('[{"name": "a", "task": "t", "key": "k"}]', "must have no key"),
             ('[{"name": "a", "task": "t", "needs": ["b"]}]', '"b" is needed and is no step of the flow'),
@@ -279,3 +285,52 @@ async def test_a_flow_is_refused_by_the_function_as_by_limits(postgres_database:
         backwards = '[{"name": "a", "task": "t", "needs": ["b"]}, {"name": "b", "task": "t"}]'
         await sql.execute("select dibs.start_flow('f', $1)", backwards)
         assert await sql.fetchval("select count(*) from dibs.flow") == 1
+
+
+# --- in a transaction of the caller's ---------------------------------------------------------------------------------
+
+
+async def test_a_flow_started_in_a_transaction_is_there_exactly_if_the_transaction_is(
+    postgres_database: DatabaseFactory,
+) -> None:
+    url = await migrated(postgres_database(NEWEST))
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    later = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    kept: list[NewFlow] = []
+    for commit in (True, False):
+        flows = [diamond(2) for _ in range(4)]
+        with psycopg.connect(url) as one, engine.connect() as two:
+            assert start_in(one, flows[0]) == Enqueued(flows[0].id, True)
+            assert start_in(one, flows[0]) == Enqueued(flows[0].id, False)
+            assert start_in(two, flows[1]).created
+            for connection in (one, two):
+                (connection.commit if commit else connection.rollback)()
+        async with connected(url) as three, later.connect() as four:
+            transaction = three.transaction()
+            await transaction.start()
+            assert (await start_in_async(three, flows[2])).created
+            assert (await start_in_async(four, flows[3])).created
+            await (transaction.commit if commit else transaction.rollback)()
+            await (four.commit if commit else four.rollback)()
+        kept += flows if commit else []
+    engine.dispose()
+    await later.dispose()
+    async with opened(url) as store:
+        assert {flow.id for flow in (await store.flows()).flows} == {flow.id for flow in kept}
+
+
+async def test_a_flow_started_in_a_transaction_is_refused_in_the_words_of_the_store(
+    postgres_database: DatabaseFactory,
+) -> None:
+    url = await migrated(postgres_database(NEWEST))
+    flow = diamond(2)
+    async with opened(url) as store:
+        await store.start(flow)
+    again = NewFlow(name="again", steps=flow.steps)
+    with psycopg.connect(url) as connection, pytest.raises(Refused, match="a job that is there already"):
+        start_in(connection, again)
+    with pytest.raises(ConfigurationError, match="start_in"):
+        start_in(object(), flow)
+    async with connected(url) as connection:
+        with pytest.raises(ConfigurationError, match="begin one"):
+            await start_in_async(connection, flow)

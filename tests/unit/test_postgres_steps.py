@@ -181,7 +181,8 @@ async def test_many_who_claim_at_once_get_each_step_once(url: str) -> None:
         return mine
 
     got = await asyncio.gather(*(work(f"w{n}") for n in range(8)))
-    assert len(sum(got, [])) == len(set(sum(got, []))) == 60
+    every = [id_ for mine in got for id_ in mine]
+    assert len(every) == len(set(every)) == 60
 
 
 async def test_a_worker_role_may_work_on_steps_and_a_producer_may_start_flows(

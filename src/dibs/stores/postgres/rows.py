@@ -4,7 +4,21 @@ from typing import Any
 
 import msgspec
 
-from dibs.job import SILENT, AttemptError, Claim, Filter, Flow, FlowState, Job, OnFailure, Order, QueueCounts, Report, State, WorkerInfo
+from dibs.job import (
+    SILENT,
+    AttemptError,
+    Claim,
+    Filter,
+    Flow,
+    FlowState,
+    Job,
+    OnFailure,
+    Order,
+    QueueCounts,
+    Report,
+    State,
+    WorkerInfo,
+)
 
 _decode = msgspec.json.decode
 _errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
@@ -19,7 +33,8 @@ def claim(row: Any, queue: str, worker: str) -> Claim:
     ins = {} if ins is None else _decode(ins)
     # fmt: off
     return Claim(
-        id_, epoch, worker, queue, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta, ins
+        id_, epoch, worker, queue, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step,
+        meta, ins,
     )
     # fmt: on
 

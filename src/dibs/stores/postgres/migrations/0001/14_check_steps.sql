@@ -10,10 +10,7 @@ begin
     if coalesce(cardinality(names), 0) not between 1 and 10000 then
         raise 'steps must be an array of 1 to 10000 steps' using errcode = 'check_violation';
     end if;
-    perform dibs.check_names('step', names);
-    perform dibs.check_names('queue', queues);
-    perform dibs.check_names('task', tasks);
-    perform dibs.check_names('need', needs);
+    perform dibs.check_names('the name, queue, task and needs of a step', names || queues || tasks || needs);
     perform dibs.check_times(run_ats);
     if exists (select from unnest(max_attempts) as most where most not between 1 and 1000) then
         raise 'max_attempts must be from 1 to 1000' using errcode = 'check_violation';

@@ -6,6 +6,7 @@ create function dibs.misfit(
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     wrong text;

@@ -5,12 +5,16 @@ create function dibs.finish(
     ids uuid[], moment timestamptz, as_state text default null, asked boolean default false,
     as_outcome text default null, as_result json default null, error text default null, traceback text default ''
 ) returns integer
-language sql volatile
+language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
+declare
+    ended integer;
+begin
     with gone as (
-        delete from dibs.job where id = any (ids)
-        returning *
+        delete from dibs.job where job.id = any (ids)
+        returning job.*
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
@@ -28,5 +32,7 @@ as $$
         from gone
         returning 1
     )
-    select count(*)::integer from kept
+    select count(*) into ended from kept;
+    return ended;
+end
 $$;

@@ -8,7 +8,7 @@ as $$
         select
             job.ctid as spot, job.id, job.run_at, job.flow,
             job.flow is not null and job.locked_until is not null
-                and (job.cancel_asked or job.attempts >= job.max_attempts) as over
+                and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
         from dibs.job
         where job.queue = claim_newest.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
             and (job.locked_until is null or job.locked_until <= moment)
@@ -17,9 +17,7 @@ as $$
         limit wanted for update skip locked
     ), fallen as materialized (
         -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
-        select due.flow, due.run_at, due.id
-        from due join dibs.flow on flow.id = due.flow
-        where due.over and flow.state = 'running' and flow.on_failure = 'stop'
+        select due.flow, due.run_at, due.id from due where due.fatal
     ), taken as (
         update dibs.job set
             worker = claim_newest.worker, locked_until = moment + lease, started_at = moment, outcome = null,

@@ -65,7 +65,7 @@ begin
                     select
                         job.ctid as spot, job.id, job.run_at, job.flow,
                         job.flow is not null and job.locked_until is not null
-                            and (job.cancel_asked or job.attempts >= job.max_attempts) as over
+                            and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
                     from dibs.job
                     where job.queue = claim.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                         and (job.run_at, job.id) > (from_run_at, from_id)
@@ -75,9 +75,7 @@ begin
                     limit wanted for update skip locked
                 ), fallen as materialized (
                     -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
-                    select due.flow, due.run_at, due.id
-                    from due join dibs.flow on flow.id = due.flow
-                    where due.over and flow.state = 'running' and flow.on_failure = 'stop'
+                    select due.flow, due.run_at, due.id from due where due.fatal
                 )
                 -- The join walks what is due in its order and fetches each row by its address, so the rows come out
                 -- in that order. It has no other clause that an index could serve: there is no other plan.

@@ -17,14 +17,18 @@ begin
         select need.step as id, count(*)::integer as many
         from unnest(ids) as over (id) join dibs.need on need.needs = any (array[over.id])
         group by need.step order by need.step
-    ), ready as (
-        select job.id, json_object_agg(need.name, coalesce(finished.result, job.inputs -> need.name)) as inputs
-        from met join dibs.job on job.id = any (array[met.id]) and job.unmet = met.many
-        cross join lateral unnest(job.needs, job.need_ids) as need (name, id)
-        left join dibs.finished on finished.id = any (array[need.id]) and finished.state = 'succeeded'
-        group by job.id
     ), target as materialized (
-        select met.id, met.many, ready.inputs from met left join ready on ready.id = met.id order by met.id
+        select
+            met.id, met.many,
+            json_object_agg(need.name, coalesce(finished.result, job.inputs -> need.name))
+                filter (where need.name is not null) as inputs
+        from met
+        join dibs.job on job.id = any (array[met.id])
+        left join lateral unnest(
+            case when job.unmet = met.many then job.needs end, case when job.unmet = met.many then job.need_ids end
+        ) as need (name, id) on true
+        left join dibs.finished on finished.id = any (array[need.id]) and finished.state = 'succeeded'
+        group by met.id, met.many order by met.id
     ), moved as (
         update dibs.job set
             unmet = job.unmet - target.many,
