@@ -247,39 +247,54 @@ class Agreement(RuleBasedStateMachine):
     # --- flows --------------------------------------------------------------------------------
 
     def start(self, draw: Draw) -> None:
-        """A new flow, or one that was sent before."""
+        """A new flow, most often in one queue; or one that was sent before."""
         if self.started and draw(st.sampled_from((False, False, False, True))):
             self.tell("start", _nth(self.started, draw(number)))
             return
+        same = draw(st.sampled_from(({"queue": "a"}, {"queue": "b"}, {})))
         steps = tuple(
-            NewStep(name=f"s{n}", job=self._new(**draw(requests) | {"key": None}), needs=tuple(f"s{i}" for i in needs))
-            for n, needs in enumerate(draw(shapes))
+            self._step(draw, f"s{n}", *(f"s{i}" for i in needs), **same) for n, needs in enumerate(draw(shapes))
         )
-        count = len(self.started)
-        flow = NewFlow(
-            name=f"flow {count}", steps=steps, on_failure=draw(policies), id=_id(4, count), meta={"n": count}
-        )
+        n = len(self.started)
+        flow = NewFlow(name=f"flow {n}", steps=steps, on_failure=draw(policies), id=_id(4, n), meta={"n": n})
         self.started.append(flow)
         self.tell("start", flow)
 
+    def _step(self, draw: Draw, name: str, *needs: str, **fields: Any) -> NewStep:
+        return NewStep(name=name, job=self._new(**draw(requests) | {"key": None} | fields), needs=needs)
+
+    def _adding(self, draw: Draw, claim: Claim) -> Succeeded:
+        """A success with steps: good ones, known names, unknown needs, and perhaps no flow to add them to."""
+        name = draw(st.sampled_from((f"x{len(self.made)}", f"x{len(self.made)}", "x", "s1")))
+        needs = draw(st.sampled_from(((), (claim.step or "s0",), (claim.step or "s0",), ("s0",))))
+        steps = [self._step(draw, name, *needs)]
+        if draw(st.booleans()):
+            steps.append(self._step(draw, "y", name))
+        return Succeeded({"n": len(self.made)}, tuple(steps))
+
     def settle_with_steps(self, draw: Draw) -> None:
-        """Steps that come later: good ones, known names, unknown needs, and no flow to add them to."""
+        """Steps that come later; sometimes the call is sent twice."""
         if self.claims:
-            claim = _nth(self.held, draw(number))
-            name, need = draw(st.tuples(st.sampled_from(("x", "y", "s1")), st.sampled_from((claim.step, None, "s0"))))
-            first = NewStep(name=name, job=self._new(**draw(requests) | {"key": None}), needs=(need,) if need else ())
-            second = NewStep(name="z", job=self._new(**draw(requests) | {"key": None}), needs=(name,))
-            outcome = Succeeded({"n": len(self.made)}, (first, second)[: draw(st.sampled_from((1, 2)))])
+            claim = _nth([one for one in self.held if one.flow] or self.held, draw(number))
+            outcome = self._adding(draw, claim)
             for _ in range(draw(st.sampled_from((1, 1, 2)))):
                 self.tell("settle", [claim.settled(outcome)])
 
     def work_a_while(self, draw: Draw) -> None:
-        """Claim what is due in every queue, and let most of it succeed: so flows come to their ends."""
+        """Claim what is due in every queue, and end most of it, most of that well: so flows come to their ends."""
         for queue in sorted({job.queue for job in self.jobs if job.finished_at is None}):
             claims = self.tell("claim", queue, "ann", 5, 30 * SECOND, None)
-            good = claims[draw(st.sampled_from((0, 0, 0, 1))) :]
-            self.tell("settle", [claim.settled(Succeeded(str(claim.step))) for claim in good])
             self.claims += claims
+            items = []
+            for claim in claims:
+                match draw(st.sampled_from(("well", "well", "well", "well", "somehow", "not yet", "more"))):
+                    case "well":
+                        items.append(claim.settled(Succeeded(str(claim.step))))
+                    case "somehow":
+                        items.append(claim.settled(draw(outcomes)))
+                    case "more":
+                        items.append(claim.settled(self._adding(draw, claim)))
+            self.tell("settle", items)
 
     def change_a_flow(self, draw: Draw) -> None:
         """What operators do: cancel it, try again from the failed step, run it whole again."""

@@ -114,7 +114,7 @@ class FlowVerbs(ABC):
 
     def _add_step(self, flow: FlowRecord, new: AdmittedStep, now: datetime) -> Record:
         record = Record.of(new.job, now)
-        record.flow, record.step, record.needs = flow.id, new.name, new.needs
+        record.flow, record.step, record.needs, record.inputs = flow.id, new.name, new.needs, {}
         if new.needs:
             record.state = State.WAITING
         flow.add(record)
@@ -166,7 +166,7 @@ class FlowVerbs(ABC):
         assert record.step is not None
         for step in flow.waiting_for(record.step):
             step.inputs[record.step] = record.result or NULL
-            if step.inputs.keys() >= set(step.needs):
+            if len(step.inputs) == len(step.needs):
                 self._put_back(step, max(step.run_at, now))
 
     def _stop(self, step: Record, now: datetime) -> None:

@@ -2,7 +2,8 @@
 
 import heapq
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -12,6 +13,8 @@ from dibs.clock import to_micros
 from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, Report, State
 from dibs.limits import Admitted
 
+# Of plain jobs: one for all of them, that nobody can write to.
+NO_INPUTS = cast("dict[str, str]", MappingProxyType({}))
 _decode = msgspec.json.decode
 
 
@@ -43,22 +46,14 @@ class Record(msgspec.Struct):
     flow: UUID | None = None
     step: str | None = None
     needs: tuple[str, ...] = ()
-    inputs: dict[str, str] = {}
+    inputs: dict[str, str] = NO_INPUTS
 
     @classmethod
     def of(cls, job: Admitted, now: datetime) -> "Record":
         """A new job."""
+        run_at = job.run_at or now
         return cls(
-            id=job.id,
-            queue=job.queue,
-            task=job.task,
-            args=job.args,
-            priority=job.priority,
-            run_at=job.run_at or now,
-            created_at=now,
-            max_attempts=job.max_attempts,
-            key=job.key,
-            meta=job.meta,
+            job.id, job.queue, job.task, job.args, job.priority, run_at, now, job.max_attempts, job.key, job.meta
         )
 
     def claimable(self, now: datetime) -> bool:
@@ -129,7 +124,7 @@ class Record(msgspec.Struct):
             self.flow,
             self.step,
             _decode(self.meta),
-            self._decoded_inputs(),
+            self._decoded_inputs() if self.needs else {},
         )
 
     def _decoded_inputs(self) -> dict[str, Any]:

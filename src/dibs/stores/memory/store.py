@@ -88,9 +88,10 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     def _store(self, record: Record) -> None:
         self._jobs[record.id] = record
-        self._lane(record.queue)
         if record.state is State.QUEUED:
             self._put_back(record, record.run_at)
+        else:
+            self._lane(record.queue)
 
     async def claim(
         self,
@@ -176,16 +177,15 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
         if record is None:
             return Verdict.LOST
         if record.held_by(item.worker, item.epoch, now):
-            if item.steps and (problem := self._misfit(record, item)) is not None:
-                self._end_attempt(record, replace(item, kind="failed", error=problem), now)
-            else:
-                self._end_attempt(record, item, now)
+            self._end_attempt(record, item, now)
             record.outcome = item.kind
             return Verdict.ACCEPTED
         again = (record.worker, record.epoch, record.outcome) == (item.worker, item.epoch, item.kind)
         return Verdict.ACCEPTED if again else Verdict.LOST
 
     def _end_attempt(self, record: Record, item: Settled, now: datetime) -> None:
+        if item.steps and (problem := self._misfit(record, item)) is not None:
+            item = replace(item, kind="failed", error=problem)
         if item.error is not None:
             record.blame(now, item.error, item.traceback)
         match item.kind:
@@ -237,7 +237,8 @@ class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
-        self._free_key(record)
+        if record.key is not None:
+            self._free_key(record)
 
     def _free_key(self, record: Record) -> None:
         keys = self._lanes[record.queue].keys

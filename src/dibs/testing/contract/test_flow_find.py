@@ -40,6 +40,19 @@ async def test_steps_are_found_by_their_flow(store: Store) -> None:
     assert (await store.find(Filter(flows=()))).jobs == ()
 
 
+async def test_too_many_flows_in_a_filter_are_refused(store: Store) -> None:
+    with pytest.raises(Refused, match="flows"):
+        await store.find(Filter(flows=(new_id(),) * 10_001))
+
+
+async def test_an_operator_reaches_the_steps_of_one_flow(store: Store) -> None:
+    one, other = await begin(store, *chain("a", "b")), await begin(store, *chain("a", "b"))
+    await add_one(store)
+    assert (await store.reprioritise(Filter(flows=(one,)), 7)).count == 2
+    assert {job.priority for job in (await steps_of(store, one)).values()} == {7}
+    assert {job.priority for job in (await steps_of(store, other)).values()} == {0}
+
+
 async def test_waiting_steps_are_found_by_their_state(store: Store) -> None:
     flow = await begin(store, *chain("a", "b"))
     await add_one(store)
