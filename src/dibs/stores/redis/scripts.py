@@ -16,7 +16,7 @@ ADDING = "settle, adding steps"
 _PARTS: dict[str, tuple[str, ...]] = {
     "enqueue": (),
     "claim": ("steps", "order"),
-    "settle": ("steps"),
+    "settle": ("steps",),
     ADDING: ("steps", "bring", "add"),
     "heartbeat": (),
     "sweep": ("steps", "merge"),
