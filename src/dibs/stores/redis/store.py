@@ -27,7 +27,7 @@ from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
 from dibs.stores.redis.flows import FlowVerbs
 from dibs.stores.redis.link import Link
-from dibs.stores.redis.scripts import LAYOUT, Script, clock, scripts
+from dibs.stores.redis.scripts import ADDING, LAYOUT, Script, clock, scripts
 from dibs.stores.redis.waiting import Waiting
 from dibs.stores.redis.watch import WatchClaim
 
@@ -145,8 +145,10 @@ class RedisStore(FlowVerbs):
         items = rules.settleable(settlements, self._limits)
         verdicts: list[Verdict] = []
         for at in range(0, len(items), _STEP):
-            packed = values.settlements(items[at : at + _STEP])
-            answer = await self._link.call(self._scripts["settle"], packed)
+            part = items[at : at + _STEP]
+            adding = any(item.steps for item in part)
+            script = self._scripts[ADDING if adding else "settle"]
+            answer = await self._link.call(script, values.settlements(part))
             verdicts += [_VERDICTS[letter] for letter in answer]
         return verdicts
 

@@ -1,6 +1,6 @@
 -- Part of requeue: a flow of which steps begin again. All of its steps are looked at.
 
-local later, unfinished, states_of = steps().later, steps().unfinished, make_tally()
+local later, unfinished, states_of = steps().later, steps().unfinished, steps().states_of
 
 -- What a step has to wait for: how many needs are not met, and what the others give, as in i:.
 local function weigh(needs, by_name, states, found)

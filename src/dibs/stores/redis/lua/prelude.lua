@@ -212,8 +212,6 @@ local function flush()
   for queue in pairs(woken) do
     wake(queue)
   end
-  sets, changed, moved = { n = 0 }, {}, {}
-  drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
 end
 
 -- what happens to a job -------------------------------------------------------------------------
@@ -223,6 +221,8 @@ local function leave(r, id)
   local state, queue = r[STATE], r[QUEUE]
   if moved[id] then
     flush() -- what is taken away goes out before what is added, so a second move must not join the first
+    sets, changed, moved = { n = 0 }, {}, {}
+    drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
   end
   if state == 'q' then
     drop(order_key(queue, r[TASK]), place(r, id))

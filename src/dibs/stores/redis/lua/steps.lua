@@ -6,14 +6,13 @@
 -- A server makes the functions of a script anew in each call. So these are made when the first step is met: plain
 -- jobs do not pay for them.
 
+local add_steps -- see add.lua
 local made
 
 steps = function()
   if made then
     return made
   end
-  local states_of, tally = make_tally()
-
   local function later(run_at)
     return run_at > now_text and run_at or now_text
   end
@@ -21,6 +20,42 @@ steps = function()
   local function unfinished(r)
     local state = r and r[STATE]
     return state == 'w' or state == 'q' or state == 'r'
+  end
+
+  -- The states of jobs by id, as they are now. A packed record is not taken apart for it: an array of 19 begins
+  -- with three bytes, and a string of one letter with one. With open, records of unfinished jobs are loaded.
+  local function states_of(ids, open)
+    local states = {}
+    for from = 1, #ids, CHUNK do
+      local upto = math.min(from + CHUNK - 1, #ids)
+      local keys = {}
+      for i = from, upto do
+        keys[#keys + 1] = base .. 'j:' .. ids[i]
+      end
+      local found = call('MGET', unpack(keys))
+      for i = from, upto do
+        local id, text = ids[i], found[i - from + 1]
+        if jobs[id] then
+          states[id] = jobs[id][STATE]
+        elseif text then
+          local state = sub(text, 5, 5)
+          states[id] = state
+          if open and (state == 'w' or state == 'q' or state == 'r') then
+            jobs[id] = unpack_record(text)
+          end
+        end
+      end
+    end
+    return states
+  end
+
+  -- How many steps of a flow are in each state.
+  local function tally(flow)
+    local counts = { w = 0, q = 0, r = 0, s = 0, f = 0, c = 0 }
+    for _, state in pairs(states_of(call('HVALS', base .. 's:' .. flow))) do
+      counts[state] = counts[state] + 1
+    end
+    return counts
   end
 
   local known_needing = {} -- record of a step to the ids of those that need it
@@ -176,6 +211,7 @@ steps = function()
   -- results: id to result, of steps that succeed in this script. reached: told of a step, before it is cancelled
   -- because of another.
   made = { ended = ended, expect = expect, forget = forget, later = later, unfinished = unfinished }
+  made.states_of, made.tally = states_of, tally
   made.results, made.reached = {}, nil
   return made
 end

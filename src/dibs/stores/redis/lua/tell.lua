@@ -1,6 +1,6 @@
 -- Shared by flow and flows: all that is known about a flow.
 
-local _, tally = make_tally()
+local tally = steps().tally
 local FIELDS = { 'state', 'on_failure', 'created', 'finished', 'name', 'meta' }
 
 -- Behind the answers: id, these fields or '', how many steps are waiting, queued, running, succeeded, failed,
