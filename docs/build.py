@@ -95,6 +95,7 @@ def app_page() -> str:
     lines += _function("dibs.transaction.enqueue_in", transaction.enqueue_in)
     lines += _function("dibs.transaction.enqueue_in_async", transaction.enqueue_in_async)
     lines += _function("dibs.transaction.start_in", transaction.start_in)
+    lines += _function("dibs.transaction.start_in_async", transaction.start_in_async)
     lines += _function("open_store", open_store)
     return "\n".join(lines)
 
