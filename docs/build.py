@@ -14,7 +14,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
-from dibs import admin, app, attempt, errors, handle, job, outcome, retry, signals, testing, transaction, why, worker
+from dibs import (
+    admin,
+    app,
+    attempt,
+    errors,
+    flow,
+    handle,
+    job,
+    outcome,
+    retry,
+    signals,
+    testing,
+    transaction,
+    why,
+    worker,
+)
 from dibs.draining import Drained
 from dibs.options import TaskOptions
 from dibs.store import Store
@@ -58,7 +73,16 @@ def app_page() -> str:
     """What a program imports: from ``dibs``, but for the last few."""
     lines = ["# App and tasks", "", "Import these from `dibs`, unless a name has its module in front.", ""]
     value: type
-    for value in (app.App, Task, BatchTask, TaskOptions, handle.Handle, attempt.Attempt):
+    for value in (
+        app.App,
+        Task,
+        BatchTask,
+        TaskOptions,
+        handle.Handle,
+        flow.FlowPlan,
+        flow.FlowHandle,
+        attempt.Attempt,
+    ):
         lines += _class(value)
     lines += _function("current", attempt.current)
     lines += _module(signals)
@@ -70,6 +94,8 @@ def app_page() -> str:
     lines += _module(transaction)
     lines += _function("dibs.transaction.enqueue_in", transaction.enqueue_in)
     lines += _function("dibs.transaction.enqueue_in_async", transaction.enqueue_in_async)
+    lines += _function("dibs.transaction.start_in", transaction.start_in)
+    lines += _function("dibs.transaction.start_in_async", transaction.start_in_async)
     lines += _function("open_store", open_store)
     return "\n".join(lines)
 

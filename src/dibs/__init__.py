@@ -5,6 +5,9 @@ from dibs.attempt import Attempt, current
 from dibs.errors import (
     ConfigurationError,
     DibsError,
+    FlowCancelled,
+    FlowFailed,
+    FlowUnknown,
     JobCancelled,
     JobFailed,
     JobUnknown,
@@ -12,6 +15,7 @@ from dibs.errors import (
     SchemaError,
     StoreUnavailable,
 )
+from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
 from dibs.ids import new_id
 from dibs.job import Filter, Job, NewJob, Priority, Retention, State
@@ -31,6 +35,11 @@ __all__ = [
     "Exponential",
     "Fail",
     "Filter",
+    "FlowCancelled",
+    "FlowFailed",
+    "FlowHandle",
+    "FlowPlan",
+    "FlowUnknown",
     "Handle",
     "Job",
     "JobCancelled",

@@ -3,7 +3,7 @@
 Everything here is written above the store protocol, so it is the same on every store.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, assert_never
@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from dibs.clock import Clock, system_clock
+from dibs.flow import FlowHandle
 from dibs.job import (
     Cancel,
     Change,
@@ -19,6 +20,9 @@ from dibs.job import (
     Delete,
     Enqueued,
     Filter,
+    Flow,
+    FlowPage,
+    FlowState,
     Job,
     NewJob,
     Order,
@@ -188,6 +192,32 @@ class Admin:
             case Delete(force):
                 return await store.delete(which, force=force, dry_run=dry_run, after=after, limit=limit)
         assert_never(change)
+
+    # --- flows ----------------------------------------------------------------------------------------------
+
+    def flow(self, flow: UUID) -> FlowHandle:
+        """One flow: to look at it and its steps, to cancel it, to run it again."""
+        return FlowHandle(flow, False, self._here)
+
+    async def _here(self) -> Store:
+        return self.store
+
+    async def flows(
+        self, states: Collection[FlowState] | None = None, after: UUID | None = None, limit: int = 100
+    ) -> FlowPage:
+        """Some of the flows in any of these states, newest first."""
+        return await self.store.flows(states, after, limit)
+
+    async def every_flow(self, states: Collection[FlowState] | None = None) -> AsyncIterator[Flow]:
+        """The flows in any of these states, newest first, page by page."""
+        after: UUID | None = None
+        while True:
+            page = await self.store.flows(states, after, CHUNK)
+            for flow in page.flows:
+                yield flow
+            after = page.after
+            if after is None:
+                return
 
     # --- queues and workers ---------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from dibs import limits
@@ -15,8 +15,9 @@ from dibs.clock import Clock, system_clock
 from dibs.declaring import Declare, DeclareBatch, Declared, Sent
 from dibs.draining import Deadline, Drained
 from dibs.errors import ConfigurationError, Refused
+from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
-from dibs.job import Enqueued, Job, NewJob, Retention, State
+from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
 from dibs.opened import Opened
 from dibs.options import TaskOptions, declared, replaced
 from dibs.signals import Delay
@@ -148,6 +149,25 @@ class App:
         [sent] = await self.enqueue([job])
         return Handle(sent.id, sent.created, self.store, _as_it_is)
 
+    def flow(
+        self,
+        name: str,
+        *,
+        on_failure: OnFailure | Literal["stop", "continue"] = "stop",
+        meta: dict[str, Any] | None = None,
+    ) -> FlowPlan:
+        """A flow in the making: ``plan = app.flow("import")``, then ``plan.step(…)`` and ``await plan.start()``.
+
+        ``on_failure``: "stop" cancels the rest when a step fails, "continue" only what needs that step. ``meta`` is any
+        JSON that is kept with the flow.
+        """
+        how = limits.on_failure(on_failure)
+        return FlowPlan(limits.name(name, "flow"), self.store, how, {} if meta is None else meta)
+
+    def flow_handle(self, id: UUID | str) -> FlowHandle:
+        """A handle on a flow that was started before."""
+        return FlowHandle(_uuid(id, "flow"), False, self.store)
+
     async def get(self, id: UUID | str) -> Job | None:
         """The job as it is now; None if there is none (any more)."""
         return await (await self.store()).get(_uuid(id))
@@ -185,6 +205,8 @@ class App:
             named = list(queues) if queues is not None else await self._all_queues()
             if served.issuperset(named):
                 return total
+            # Those of before again: the next step of a flow may be in any of them.
+            named = list(dict.fromkeys([*named, *sorted(served)]))
             worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
             with deadline.stopping(worker):
                 total = total.plus(await worker.run())
@@ -282,13 +304,13 @@ def _check_callable(function: Callable[..., Any]) -> None:
         )
 
 
-def _uuid(id: UUID | str) -> UUID:
+def _uuid(id: UUID | str, thing: str = "job") -> UUID:
     if isinstance(id, UUID):
         return id
     try:
         return UUID(id)
     except ValueError:
-        raise Refused(f"{id!r} is no job id: ids look like 0190a6b2-7c3e-7f00-8000-000000000000") from None
+        raise Refused(f"{id!r} is no {thing} id: ids look like 0190a6b2-7c3e-7f00-8000-000000000000") from None
 
 
 def _as_it_is(stored: Any) -> Any:

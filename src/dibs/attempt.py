@@ -6,16 +6,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from dibs.clock import system_clock
-from dibs.job import SILENT, Claim, LogLine, Report
+from dibs.job import SILENT, Claim, LogLine, NewJob, NewStep, Report
+from dibs.planning import Needs, Steps
 
 LINES_KEPT = 100
+ADDED_BY = "added_by"
+"""Where the meta of a step that was added names the step that added it."""
 
 
 class Attempt:
     """One claim-to-settle run of a job. Safe to use from the handler's thread while heartbeats go on."""
 
     __slots__ = (
+        "_added",
         "_batch",
         "_lines",
         "_note",
@@ -30,6 +36,7 @@ class Attempt:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self._added: Steps | None = None
         self._batch: tuple[Attempt, ...] | None = None
         self.locked_until: datetime = claim.locked_until
         """When the lease ends unless the next heartbeat moves it on."""
@@ -54,6 +61,21 @@ class Attempt:
     @property
     def queue(self) -> str:
         return self.claim.queue
+
+    @property
+    def flow(self) -> UUID | None:
+        """The flow that this job is a step of."""
+        return self.claim.flow
+
+    @property
+    def step(self) -> str | None:
+        """Its name in the flow."""
+        return self.claim.step
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The results of the steps that this one needs, by name, as JSON."""
+        return self.claim.inputs
 
     @property
     def key(self) -> str | None:
@@ -107,12 +129,32 @@ class Attempt:
         del lines[:-LINES_KEPT]
         self._said += 1
 
+    def add_step(self, name: str, job: NewJob, *, needs: Needs = ()) -> str:
+        """Add a step to this job's flow, in the very moment in which this step succeeds; answers its name.
+
+        It may need other steps that are added here, and this one, whose result it then gets. If this attempt does not
+        succeed nothing is added. Its meta names the step that added it, as ``added_by``.
+        """
+        step = self.claim.step
+        if step is None:
+            raise RuntimeError(f"job {self.id} ({self.task}) is no step of a flow: there is nothing to add a step to")
+        added = self._added = Steps(taken=(step,)) if self._added is None else self._added
+        if isinstance(job, NewJob):
+            job = msgspec.structs.replace(job, meta={**job.meta, ADDED_BY: step})
+        added.add(name, job, needs)
+        return name
+
     # --- for the worker -------------------------------------------------------------------------------------
 
     @property
     def report(self) -> Report:
         """What the handler has said so far."""
         return Report(self._progress, self._note, tuple(self._lines or ())) if self._said else SILENT
+
+    @property
+    def added(self) -> tuple[NewStep, ...]:
+        """The steps to add if it succeeds."""
+        return self._added.all if self._added is not None else ()
 
     @property
     def unsent(self) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dibs.job import Job
+from dibs.job import Flow, Job
 
 
 class DibsError(Exception):
@@ -54,3 +54,27 @@ class JobCancelled(JobNotSucceeded):
 
 class JobUnknown(DibsError, LookupError):
     """There is no job with that id: it never was, or it was deleted or pruned."""
+
+
+class FlowNotSucceeded(DibsError):
+    """The flow ended without success; ``flow`` and ``steps`` (by name) are as they were found."""
+
+    def __init__(self, message: str, flow: Flow, steps: dict[str, Job]) -> None:
+        super().__init__(message)
+        self.flow = flow
+        self.steps = steps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.flow, self.steps)
+
+
+class FlowFailed(FlowNotSucceeded):
+    """A step of the flow failed for good."""
+
+
+class FlowCancelled(FlowNotSucceeded):
+    """The flow, or a step of it, was cancelled."""
+
+
+class FlowUnknown(DibsError, LookupError):
+    """There is no flow with that id: it never was, or its jobs were deleted or pruned."""

@@ -12,6 +12,7 @@ from dibs.signals import Delay
 from dibs.store import Store
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Gives the store handle of the running event loop."""
@@ -19,6 +20,29 @@ OpenStore = Callable[[], Awaitable[Store]]
 _FIRST_LOOK = 0.002
 _LAST_LOOK = 0.25
 _SLOWER = 1.5
+
+
+async def look_until(
+    look: Callable[[], Awaitable[T]],
+    ended: Callable[[T], bool],
+    timeout: Delay | None,
+    still: Callable[[T], str],
+) -> T:
+    """Look again and again, ever more seldom, until what is seen has ended; ``still`` tells how it is, if it has not.
+
+    A TimeoutError after ``timeout``, a timedelta or seconds; None waits for ever. It looks at least once.
+    """
+    loop = asyncio.get_running_loop()
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    deadline = None if seconds is None else loop.time() + seconds
+    pause = _FIRST_LOOK
+    while not ended(seen := await look()):
+        left = pause if deadline is None else deadline - loop.time()
+        if left <= 0:
+            raise TimeoutError(f"{still(seen)} after {seconds:g} s; it goes on")
+        await asyncio.sleep(min(pause, left))
+        pause = min(pause * _SLOWER, _LAST_LOOK)
+    return seen
 
 
 class Handle(Generic[R]):
@@ -53,21 +77,20 @@ class Handle(Generic[R]):
 
     async def ended(self, timeout: Delay | None = None) -> Job:
         """Wait until the job has ended, in whatever way, and give it."""
-        store, loop = await self._store(), asyncio.get_running_loop()
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        deadline = None if seconds is None else loop.time() + seconds
-        pause = _FIRST_LOOK
-        while True:
+        store = await self._store()
+
+        async def look() -> Job:
             job = await store.get(self.id)
             if job is None:
                 raise JobUnknown(f"there is no job {self.id}: it never was, or it was deleted or pruned")
-            if job.state in FINISHED:
-                return job
-            left = pause if deadline is None else deadline - loop.time()
-            if left <= 0:
-                raise TimeoutError(f"job {self.id} ({job.task}) is still {job.state} after {seconds:g} s; it goes on")
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * _SLOWER, _LAST_LOOK)
+            return job
+
+        return await look_until(
+            look,
+            lambda job: job.state in FINISHED,
+            timeout,
+            lambda job: f"job {self.id} ({job.task}) is still {job.state}",
+        )
 
     async def cancel(self, *, force: bool = False) -> bool:
         """Cancel the job: at once if it has not started; a running one is asked, or with ``force`` cut off.

@@ -59,6 +59,64 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID = msgspec.field(default_factory=new_id)
 
 
+class OnFailure(StrEnum):
+    """What becomes of a flow when one of its steps fails or is cancelled."""
+
+    STOP = "stop"
+    """The flow has failed, the rest is cancelled."""
+    CONTINUE = "continue"
+    """Only what needs that step is cancelled; the rest goes on."""
+
+
+class FlowState(StrEnum):
+    """Where a flow stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class NewStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a flow, not yet in a store: a job with a name, and the names of the steps that it needs."""
+
+    name: str
+    job: NewJob
+    needs: tuple[str, ...] = ()
+
+
+class NewFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """Several jobs that belong together, not yet in a store."""
+
+    name: str
+    steps: tuple[NewStep, ...]
+    on_failure: OnFailure = OnFailure.STOP
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: UUID = msgspec.field(default_factory=new_id)
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a store knows about a flow, at one instant. Its steps are jobs: find them by their flow."""
+
+    id: UUID
+    name: str
+    state: FlowState
+    on_failure: OnFailure
+    created_at: datetime
+    finished_at: datetime | None
+    """When its last step ended; a flow that failed may still have running steps."""
+    steps: dict[State, int]
+    """How many of its steps are in each state."""
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class FlowPage(msgspec.Struct, frozen=True):
+    """Some of the flows, newest first; pass ``after`` on for those behind them."""
+
+    flows: tuple[Flow, ...]
+    after: UUID | None
+
+
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The job that stands for one request: a new one, or the one that was there already."""
 
@@ -127,6 +185,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     step: str | None = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     report: Report = SILENT
+    needs: tuple[str, ...] = ()
+    """The steps of its flow that it needs."""
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The results of those that have succeeded, by name."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +213,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     flow: UUID | None = None
     step: str | None = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The results of the steps that this one needs, by name."""
 
     def settled(self, outcome: Outcome) -> "Settlement":
         """This claim, ended like that: what ``Store.settle`` takes."""

@@ -8,9 +8,10 @@ import msgspec
 
 
 class Succeeded(msgspec.Struct, frozen=True, tag="succeeded"):
-    """The handler returned; ``result`` is kept with the job."""
+    """The handler returned; ``result`` is kept with the job. ``steps`` (``NewStep``) are added to its flow."""
 
     result: Any = None
+    steps: tuple[Any, ...] = ()
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):

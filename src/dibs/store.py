@@ -15,7 +15,11 @@ from dibs.job import (
     Claim,
     Enqueued,
     Filter,
+    Flow,
+    FlowPage,
+    FlowState,
     Job,
+    NewFlow,
     NewJob,
     Order,
     Page,
@@ -109,6 +113,11 @@ class Store(Protocol):
 
         A retry with no attempts left fails the job. If a cancel was asked, retry, release and snooze end it
         cancelled. A result that cannot be stored fails the job with that reason.
+
+        The items take effect one after another, in their order. What follows for the flow of a step that ended (see
+        ``start``) is part of the call. ``Succeeded.steps`` are added to the step's flow by the same stroke: their names
+        must be new in it, and they may need each other and the step that adds them. Steps that cannot be added fail the
+        job with that reason instead, and none is added.
         """
 
     async def sweep(self, limit: int = CHUNK) -> int:
@@ -117,6 +126,27 @@ class Store(Protocol):
         One with attempts left goes back to queued, in its place; one with none is failed; one whose cancel was
         asked is cancelled. Returns how many there were.
         """
+
+    # --- flows ----------------------------------------------------------------------------------------------
+
+    async def start(self, flow: NewFlow) -> Enqueued:
+        """Store a flow with all of its steps, or nothing. A known id stores nothing and answers ``created=False``.
+
+        A step with needs is waiting until the last of them has succeeded, and is queued by that very settle, with
+        their results as its ``inputs``. A step that fails, or is cancelled, ends the flow and cancels its other steps
+        (those that run are asked), or, with ``OnFailure.CONTINUE``, cancels only what needs it. The flow is finished
+        when its last step is: failed if one failed, else cancelled if one was cancelled, else succeeded.
+
+        A requeue of steps lets the flow run again: they wait for what they need and has not succeeded.
+        """
+
+    async def flow(self, flow: UUID) -> Flow | None:
+        """The flow as it is now, or None if there is none (any more)."""
+
+    async def flows(
+        self, states: Collection[FlowState] | None = None, after: UUID | None = None, limit: int = 100
+    ) -> FlowPage:
+        """The flows in any of these states, newest id first, starting behind ``after``."""
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -168,6 +198,9 @@ class Store(Protocol):
 
         Errors and the lines of the report are kept; the result, the progress and its note are dropped. A job whose
         key is busy meanwhile stays finished, uncounted.
+
+        A step lets its flow run again. Then every step of it that has not started waits for the needs that have not
+        succeeded as of now, and has the results of the others; a need that is gone counts as met, without a result.
         """
 
     async def reschedule(
@@ -201,7 +234,10 @@ class Store(Protocol):
         after: UUID | None = None,
         limit: int = CHUNK,
     ) -> Changed:
-        """Remove jobs without a trace. Running ones only with ``force``: their owners are fenced out."""
+        """Remove jobs without a trace. Running ones only with ``force``: their owners are fenced out.
+
+        An unfinished step is cancelled first, with all that follows for its flow. A flow goes with its last job.
+        """
 
     async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
         """Drop up to ``limit`` finished jobs that are older than the retention allows; answers how many.

@@ -1,4 +1,4 @@
-"""Enqueueing in a transaction of your own: the job is there exactly if the rest of what you did is.
+"""Enqueueing in a transaction of your own: the job, or the flow, is there exactly if the rest of what you did is.
 
 .. code-block:: python
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dibs.errors import ConfigurationError
-from dibs.job import Enqueued, NewJob
+from dibs.job import Enqueued, NewFlow, NewJob
 from dibs.limits import DEFAULT, Limits
 
 _SYNC = "a psycopg, SQLAlchemy, Django, sqlite3 or apsw connection"
@@ -38,6 +38,19 @@ def enqueue_in(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFA
     raise _unknown(connection, _SYNC, "await enqueue_in_async(…) takes " + _ASYNC)
 
 
+def start_in(connection: Any, flow: NewFlow, *, limits: Limits = DEFAULT) -> Enqueued:
+    """Start a flow in the transaction that is open on ``connection``, with the promises of ``Store.start``."""
+    if _dialect(connection) == "postgresql":
+        from dibs.stores.postgres import transaction as postgres
+
+        return postgres.start_in(connection, flow, limits=limits)
+    if _dialect(connection) == "sqlite":
+        from dibs.stores.sqlite import transaction as sqlite
+
+        return sqlite.start_in(connection, flow, limits=limits)
+    raise _unknown(connection, _SYNC, "await start_in_async(…) takes " + _ASYNC)
+
+
 async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: Limits = DEFAULT) -> list[Enqueued]:
     """The same for an asyncpg connection, an async psycopg one, or an async connection or session of SQLAlchemy."""
     if hasattr(connection, "run_sync"):  # SQLAlchemy
@@ -48,6 +61,18 @@ async def enqueue_in_async(connection: Any, jobs: Sequence[NewJob], *, limits: L
 
         return await postgres.enqueue_in_async(connection, jobs, limits=limits)
     raise _unknown(connection, _ASYNC, "enqueue_in(…) takes " + _SYNC)
+
+
+async def start_in_async(connection: Any, flow: NewFlow, *, limits: Limits = DEFAULT) -> Enqueued:
+    """``start_in`` for the connections that ``enqueue_in_async`` takes."""
+    if hasattr(connection, "run_sync"):  # SQLAlchemy
+        started: Enqueued = await connection.run_sync(start_in, flow, limits=limits)
+        return started
+    if _comes_from(connection, "asyncpg", "is_in_transaction") or _comes_from(connection, "psycopg", "__aenter__"):
+        from dibs.stores.postgres import transaction as postgres
+
+        return await postgres.start_in_async(connection, flow, limits=limits)
+    raise _unknown(connection, _ASYNC, "start_in(…) takes " + _SYNC)
 
 
 def _dialect(connection: Any) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from dibs.admin import Admin, Queue, Worker
 from dibs.clock import to_micros
-from dibs.job import FINISHED, UNFINISHED, Filter, Job, Order, State
+from dibs.job import FINISHED, Filter, Job, OnFailure, Order, State
 from dibs.store import Store
 
 LOOKED_AT = 10_000
@@ -68,13 +68,14 @@ async def why(store: Store, id: UUID, now: datetime) -> Explanation:
         sentence = f"There is no job {id}: it was never stored here, or it was deleted or pruned."
         return Explanation(id=id, reason=Reason.UNKNOWN, sentence=sentence)
     if job.state in FINISHED:
-        return _explain(job, [_finished(job, now)])
+        return _explain(job, [await _finished(store, job, now)])
     if job.state is State.WAITING:
-        return _explain(job, [await _needs(store, job)])
+        return _explain(job, [await _needs(store, job, now)])
     admin = Admin(store, lambda: now)
     workers = await admin.workers()
     if job.state is State.RUNNING:
-        return _explain(job, list(_running(job, workers, now)))
+        cause = await _stopped_by(store, job, now) if job.cancel_asked else ""
+        return _explain(job, list(_running(job, workers, now, cause)))
     queues = {queue.name: queue for queue in await admin.queues()}
     blocks = list(_queued(job, queues.get(job.queue), workers, now))
     if not blocks:
@@ -97,39 +98,128 @@ def _explain(job: Job, blocks: Sequence[_Block]) -> Explanation:
     )
 
 
-def _finished(job: Job, now: datetime) -> _Block:
+async def _finished(store: Store, job: Job, now: datetime) -> _Block:
     attempts = f"{job.attempts} attempt{'' if job.attempts == 1 else 's'}"
     when = "" if job.finished_at is None else f" {_when(job.finished_at, now)}"
     match job.state:
         case State.SUCCEEDED:
             return _Block(Reason.SUCCEEDED, f"it succeeded{when}, after {attempts}, on worker {job.worker}")
         case State.FAILED:
-            error = job.errors[-1].error.partition("\n")[0] if job.errors else "no error was recorded"
             again = f"dibs jobs requeue {job.id} runs it again"
-            return _Block(Reason.FAILED, f"it failed{when}, after {attempts}: {error.rstrip('.')} ({again})")
+            if job.flow is not None:
+                named = await _named(store, job)
+                again = f"dibs flows retry {job.flow} goes on with flow {named.partition(' (')[0]} from here"
+            return _Block(Reason.FAILED, f"it failed{when}, after {attempts}: {_error(job)} ({again})")
         case _:
-            return _Block(Reason.CANCELLED, f"it was cancelled{when}")
+            return _Block(Reason.CANCELLED, f"it was cancelled{when}{await _stopped_by(store, job, now)}")
 
 
-async def _needs(store: Store, job: Job) -> _Block:
-    if job.flow is None:
-        return _Block(Reason.WAITING_FOR_STEP, "it waits for a step that it needs")
-    page = await store.find(Filter(flows=(job.flow,), states=tuple(UNFINISHED)), limit=1_000)
-    steps = sorted({other.step or str(other.id) for other in page.jobs if other.id != job.id})
-    named = ", ".join(steps[:5]) + (f" and {len(steps) - 5} others" if len(steps) > 5 else "")
-    return _Block(
-        Reason.WAITING_FOR_STEP,
-        f"it is a step of flow {job.flow} and waits for the steps that it needs; unfinished are {named or 'none'}",
-    )
+# --- steps --------------------------------------------------------------------------------------------------
 
 
-def _running(job: Job, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:
+async def _steps(store: Store, flow: UUID) -> dict[str, Job]:
+    steps: dict[str, Job] = {}
+    async for job in Admin(store).every(Filter(flows=(flow,))):
+        steps[job.step or str(job.id)] = job
+    return steps
+
+
+async def _needs(store: Store, job: Job, now: datetime) -> _Block:
+    """Which steps a waiting one needs, and what became of them."""
+    steps = {} if job.flow is None else await _steps(store, job.flow)
+    needed = [steps[name] for name in job.needs if name in steps and steps[name].state is not State.SUCCEEDED]
+    if not needed:
+        return _Block(Reason.WAITING_FOR_STEP, f"it is a step of flow {job.flow} and is about to be queued")
+    # What failed comes first, as nothing will change before somebody does something about it; what runs is next.
+    first = min(needed, key=lambda step: (_HOPELESS.index(step.state), _place(step, Order.FIFO)))
+    text = f"it needs step {first.step} of flow {await _named(store, job)}, {_how(first, steps, now)}"
+    others = [step.step or "?" for step in needed if step is not first]
+    if others:
+        text += f"; it needs {_some(others)} as well"
+    return _Block(Reason.WAITING_FOR_STEP, text)
+
+
+_HOPELESS = (State.FAILED, State.CANCELLED, State.RUNNING, State.QUEUED, State.WAITING, State.SUCCEEDED)
+
+
+def _how(step: Job, steps: dict[str, Job], now: datetime) -> str:
+    """How a step is that another one waits for."""
+    when = "" if step.finished_at is None else f" {_when(step.finished_at, now)}"
+    match step.state:
+        case State.RUNNING:
+            since = "" if step.started_at is None else f" since {_when(step.started_at, now)}"
+            return f"which is running on worker {step.worker}{since}"
+        case State.QUEUED if step.run_at > now:
+            return f"which is not due until {_when(step.run_at, now)}"
+        case State.QUEUED:
+            return f"which is queued in {step.queue} (dibs why {step.id})"
+        case State.FAILED:
+            return f"which failed{when}: {_error(step)} (dibs flows retry {step.flow} runs it again)"
+        case State.CANCELLED:
+            return f"which was cancelled{when} (dibs flows retry {step.flow} runs it again)"
+    root = _root(step, steps)
+    if root is step:
+        return "which is waiting, too"
+    return f"which waits in the end for step {root.step}, {_how(root, steps, now)}"
+
+
+def _root(step: Job, steps: dict[str, Job]) -> Job:
+    """What a waiting step waits for in the end: the first unfinished one up its line that is not waiting itself."""
+    while step.state is State.WAITING:
+        open_ = [steps[name] for name in step.needs if name in steps and steps[name].state is not State.SUCCEEDED]
+        if not open_:
+            break
+        step = min(open_, key=lambda each: (_HOPELESS.index(each.state), _place(each, Order.FIFO)))
+    return step
+
+
+async def _stopped_by(store: Store, job: Job, now: datetime) -> str:
+    """Why a step was cancelled, or asked to stop: because of another one, as far as anybody can tell."""
+    flow = None if job.flow is None else await store.flow(job.flow)
+    if flow is None:
+        return ""
+    steps = await _steps(store, flow.id)
+    if flow.on_failure is OnFailure.CONTINUE:
+        steps = _behind(job, steps)
+    failed = [(step.finished_at, step) for step in steps.values() if step.state is State.FAILED and step.finished_at]
+    causes = [(at, step) for at, step in failed if at <= (job.finished_at or now)]
+    again = f" (dibs flows retry {flow.id} runs it again)" if job.state in FINISHED else ""
+    if not causes:
+        return f", as a step of flow {flow.name}{again}"
+    at, first = min(causes, key=lambda cause: cause[0])
+    return f", because step {first.step} of flow {flow.name} failed {_when(at, now)}: {_error(first)}{again}"
+
+
+def _behind(job: Job, steps: dict[str, Job]) -> dict[str, Job]:
+    """What a step needs, and what that needs, and so on."""
+    names = list(job.needs)
+    found: dict[str, Job] = {}
+    for name in names:
+        if name in steps and name not in found:
+            found[name] = steps[name]
+            names += steps[name].needs
+    return found
+
+
+async def _named(store: Store, job: Job) -> str:
+    flow = None if job.flow is None else await store.flow(job.flow)
+    return str(job.flow) if flow is None else f"{flow.name} ({flow.id})"
+
+
+def _error(job: Job) -> str:
+    return job.errors[-1].error.partition("\n")[0].rstrip(".") if job.errors else "no error was recorded"
+
+
+# --- jobs that run or are queued ----------------------------------------------------------------------------
+
+
+def _running(job: Job, workers: Sequence[Worker], now: datetime, cause: str) -> Iterator[_Block]:
     until = job.locked_until or now
     holder = f"worker {job.worker}"
     if until > now:
         started = "" if job.started_at is None else f" since {_when(job.started_at, now)}"
         if job.cancel_asked:
-            text = f"it runs on {holder}, a cancel was asked: the worker learns of it at its next heartbeat"
+            text = f"it runs on {holder}, a cancel was asked{cause}: the worker learns of it at its next heartbeat"
             yield _Block(Reason.CANCEL_ASKED, f"{text} (lease until {_clock(until)})", until)
         else:
             text = f"it is running: leased by {holder}{started}, until {_clock(until)} unless renewed"

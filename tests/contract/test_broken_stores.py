@@ -85,6 +85,13 @@ KNOWN_BY_STORIES = (
     "RequeueStartsTheEpochOver",
     "RetryForgetsTheCancel",
     "SweepWithoutLimit",
+    "TheFirstNeedLetsGo",
+    "ResultsAreNotPassedOn",
+    "FlowsNeverEnd",
+    "RunningStepsAreNotAsked",
+    "RequeueForgetsTheNeeds",
+    "OnlyRequeuedStepsWaitAgain",
+    "StepsAreAddedAfterTheEnd",
 )
 
 

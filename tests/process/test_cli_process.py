@@ -149,6 +149,7 @@ def test_completion_knows_commands_options_and_names(program: Program) -> None:
         ("dibs queues pau", "pause"),
         ("dibs jobs list --queue let", "letters"),
         ("dibs enqueue sen", "send_mail"),
+        ("dibs flows ret", "retry"),
     ):
         count = len(words.split()) - 1
         done = program(_DIBS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(count))

@@ -16,7 +16,8 @@ from time import monotonic
 
 import msgspec
 
-from dibs.attempt import current
+from dibs.attempt import Attempt, current
+from dibs.outcome import Outcome
 from dibs.retry import Constant
 from dibs.stores import open_store
 from dibs.task import AsyncTask, TaskOptions, Tasks
@@ -34,6 +35,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     concurrency: int = 100
     prefetch: int | None = None
+    accepts: bool = False
+    """Whether to write down every success that the store has accepted."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,22 +56,30 @@ class Diary:
             Path(orders.folder, f"{orders.name}.steps"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
         self._ends = Log(Path(orders.folder, f"{orders.name}.log"))
+        self._accepted = os.open(
+            Path(orders.folder, f"{orders.name}.accepted"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
         self._encode = msgspec.json.Encoder().encode
 
     def step(self) -> None:
-        attempt = current()
+        self._write(self._steps, current())
+
+    def accepted(self, attempt: Attempt, _: Outcome) -> None:
+        self._write(self._accepted, attempt)
+
+    def _write(self, file: int, attempt: Attempt) -> None:
         step = Step(job=str(attempt.id), epoch=attempt.epoch, worker=attempt.worker, at=monotonic())
-        os.write(self._steps, self._encode(step) + b"\n")
+        os.write(file, self._encode(step) + b"\n")
 
     def end(self, start: float) -> None:
         attempt = current()
         self._ends.add(Run(job=attempt.id, epoch=attempt.epoch, worker=attempt.worker, start=start, end=monotonic()))
 
 
-def steps(folder: Path, name: str = "*") -> list[Step]:
-    """What handlers did, as they wrote it down."""
+def steps(folder: Path, name: str = "*", kind: str = "steps") -> list[Step]:
+    """What handlers did, as they wrote it down; or, of kind ``accepted``, the successes that were seen accepted."""
     decode = msgspec.json.Decoder(Step).decode
-    return [decode(line) for path in sorted(folder.glob(f"{name}.steps")) for line in path.read_bytes().splitlines()]
+    return [decode(line) for path in sorted(folder.glob(f"{name}.{kind}")) for line in path.read_bytes().splitlines()]
 
 
 def tasks(diary: Diary) -> Tasks:
@@ -102,8 +113,17 @@ def tasks(diary: Diary) -> Tasks:
             sum(range(1_000))
         diary.end(start)
 
+    async def pass_on(seconds: float) -> int:
+        """A step of a flow: one more than all that it needs together."""
+        start = monotonic()
+        diary.step()
+        await asyncio.sleep(seconds)
+        diary.end(start)
+        needed: list[int] = list(current().inputs.values())
+        return 1 + sum(needed)
+
     made = Tasks()
-    for function in (hold, tick, work, burn):
+    for function in (hold, tick, work, burn, pass_on):
         made.add(AsyncTask(function, options=TaskOptions(retry=Constant(0))))
     return made
 
@@ -117,7 +137,10 @@ def main() -> None:
     orders = msgspec.json.decode(sys.stdin.readline(), type=Orders)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    made = tasks(Diary(orders))
+    diary = Diary(orders)
+    made = tasks(diary)
+    if orders.accepts:
+        made.hooks["succeeded"] = [diary.accepted]
     made.hooks["startup"] = [lambda: print("ready", flush=True)]
     worker = Worker(
         made,

@@ -4,12 +4,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import pytest
 
 from dibs import why as module
 from dibs.ids import new_id
-from dibs.job import Filter, Job, NewJob, Order, Page, State
+from dibs.job import Filter, NewJob, Order
 from dibs.outcome import Failed, Retry, Succeeded
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
@@ -189,30 +188,3 @@ async def test_a_finished_job_says_how_and_when(desk: Desk) -> None:
     id_ = await desk.enqueue()
     await desk.store.cancel(Filter(ids=(id_,)))
     assert (await desk.why(id_)).reason is Reason.CANCELLED
-
-
-class _WithSteps(MemoryStore):
-    """No verb makes a waiting job yet: this one shows two steps of a flow, one of which waits."""
-
-    flow = new_id()
-
-    async def get(self, job: UUID) -> Job | None:
-        found = await super().get(job)
-        return None if found is None else self._as_step(found)
-
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
-        page = await super().find(Filter(), after, limit)
-        return Page(tuple(self._as_step(job) for job in page.jobs), page.after)
-
-    def _as_step(self, job: Job) -> Job:
-        state = State.WAITING if job.task == "ship" else job.state
-        return msgspec.structs.replace(job, state=state, flow=self.flow, step=job.task)
-
-
-async def test_a_step_that_waits_names_the_unfinished_steps_of_its_flow(desk: Desk) -> None:
-    desk.store = _WithSteps(clock=desk.clock)
-    await desk.enqueue(task="pack")
-    found = await desk.why(await desk.enqueue(task="ship"))
-    assert found.reason is Reason.WAITING_FOR_STEP
-    assert f"flow {_WithSteps.flow}" in found.sentence
-    assert found.sentence.endswith("unfinished are pack.")

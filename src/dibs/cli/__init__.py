@@ -16,6 +16,7 @@ class _Dibs(Commands):
             "work",
             "enqueue",
             "jobs",
+            "flows",
             "queues",
             "workers",
             "why",

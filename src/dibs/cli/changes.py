@@ -185,10 +185,13 @@ async def _carry_out(wanted: Wanted, total: int) -> int:
 
 def _confirm(wanted: Wanted, total: int) -> None:
     """Ask before many jobs are changed that nobody named one by one."""
-    if wanted.yes or wanted.which.ids is not None or total <= 1:
-        return
-    what = f"{wanted.verb} {show.plural(total)}"
-    if wanted.as_json or not sys.stdin.isatty():
+    if not wanted.yes and wanted.which.ids is None and total > 1:
+        ask(f"{wanted.verb} {show.plural(total)}", as_json=wanted.as_json)
+
+
+def ask(what: str, *, as_json: bool) -> None:
+    """Go on only if somebody says so: ``what`` is what would happen."""
+    if as_json or not sys.stdin.isatty():
         raise Trouble(f"this would {what} and there is nobody to ask: say --yes (nothing was changed)", USAGE, "Usage")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?", err=True):
         raise Trouble("nothing was changed", WRONG, "Declined")

@@ -10,20 +10,22 @@ from rich.table import Table
 from rich.text import Text
 
 from dibs.cli import show
-from dibs.job import Job, Report
+from dibs.job import Flow, Job, Report
 from dibs.why import Explanation
 
 
-def print_job(job: Job, reason: Explanation, now: datetime) -> None:
+def print_job(job: Job, flow: Flow | None, reason: Explanation, now: datetime) -> None:
     """Print everything, to standard output."""
     screen = show.console()
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="bright_black", no_wrap=True)
     facts.add_column(overflow="fold")
-    for name, value in _facts(job, now):
+    for name, value in _facts(job, flow, now):
         facts.add_row(name, value)
     show.put(screen, facts)
     _text(screen, "arguments", _pretty(job.args))
+    if job.inputs:
+        _text(screen, "inputs", _pretty(job.inputs))
     if job.meta:
         _text(screen, "meta", _pretty(job.meta))
     if job.result is not None:
@@ -33,7 +35,7 @@ def print_job(job: Job, reason: Explanation, now: datetime) -> None:
     _text(screen, "why", show.one_line(reason.sentence))
 
 
-def _facts(job: Job, now: datetime) -> Iterator[tuple[str, str | Text]]:
+def _facts(job: Job, flow: Flow | None, now: datetime) -> Iterator[tuple[str, str | Text]]:
     yield "job", str(job.id)
     yield "state", show.label(job, now)
     yield "task", show.one_line(job.task)
@@ -43,7 +45,10 @@ def _facts(job: Job, now: datetime) -> Iterator[tuple[str, str | Text]]:
     if job.key is not None:
         yield "key", show.one_line(job.key)
     if job.flow is not None:
-        yield "flow", f"{job.flow}, step {show.one_line(job.step or '?')}"
+        yield "flow", str(job.flow) if flow is None else f"{job.flow} ({show.one_line(flow.name)}, {flow.state})"
+        yield "step", show.one_line(job.step or "?")
+    if job.needs:
+        yield "needs", show.one_line(", ".join(job.needs))
     times = (
         ("created", job.created_at),
         ("due", job.run_at),

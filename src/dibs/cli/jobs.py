@@ -13,7 +13,7 @@ from dibs.cli.exits import Defaulting, Trouble
 from dibs.cli.job_page import print_job
 from dibs.cli.options import administering, chosen, complete_job, filter_options, json_option, run, store_options
 from dibs.clock import system_clock
-from dibs.job import Filter, Job, State
+from dibs.job import Filter, Flow, Job, State
 
 NARROW = 76
 """Below so many columns a job takes two lines: its id alone takes 36."""
@@ -49,6 +49,7 @@ def _list(limit: int, after: UUID | None, ids: bool, url: str, as_json: bool, **
       dibs jobs list --queue mail --state queued -n 100
       dibs jobs list --task send_mail --json | jq '.jobs[].args'
       dibs jobs list --key order-7 --ids | xargs dibs jobs cancel
+      dibs jobs list --flow 0192f0c8-2f6e-7cc3-9a51-2f3e7d6b8a01
     """
     found, total, rest = run(_find(url, chosen(**given), after, limit))
     if as_json:
@@ -116,15 +117,17 @@ def _show(job: UUID, url: str, as_json: bool) -> None:
       dibs jobs show 0192f0c8-2f6e-7cc3-9a51-2f3e7d6b8a01
       dibs jobs show 0192f0c8-2f6e-7cc3-9a51-2f3e7d6b8a01 --json | jq .errors
     """
-    found, reason = run(_look(url, job))
+    found, flow, reason = run(_look(url, job))
     if found is None:
         raise Trouble(reason.sentence, kind="NotFound")
     if as_json:
-        show.emit({"job": found, "why": reason})
+        show.emit({"job": found, "flow": flow, "why": reason})
     else:
-        print_job(found, reason, system_clock())
+        print_job(found, flow, reason, system_clock())
 
 
-async def _look(url: str, job: UUID) -> tuple[Job | None, reasons.Explanation]:
+async def _look(url: str, job: UUID) -> tuple[Job | None, Flow | None, reasons.Explanation]:
     async with administering(url) as admin:
-        return await admin.get(job), await reasons.why(admin.store, job, admin.clock())
+        found = await admin.get(job)
+        flow = None if found is None or found.flow is None else await admin.flow(found.flow).flow()
+        return found, flow, await reasons.why(admin.store, job, admin.clock())

@@ -85,12 +85,19 @@ class JobId(Kind):
     """The id of a job."""
 
     name = "id"
+    thing = "job"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> UUID:
         try:
             return value if isinstance(value, UUID) else UUID(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no job id: copy one from dibs jobs list", param, ctx)
+            self.fail(f"{value!r} is no {self.thing} id: copy one from dibs {self.thing}s list", param, ctx)
+
+
+class FlowId(JobId):
+    """The id of a flow."""
+
+    thing = "flow"
 
 
 class Queues(Kind):

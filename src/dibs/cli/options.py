@@ -113,6 +113,14 @@ def filter_options(command: F) -> F:
             click.option("--queue", "queues", multiple=True, shell_complete=complete_queue, help="In this queue."),
             click.option("--task", "tasks", multiple=True, shell_complete=complete_task, help="Of this task."),
             click.option("--key", "keys", multiple=True, help="With this key."),
+            click.option(
+                "--flow",
+                "flows",
+                type=kinds.FlowId(),
+                multiple=True,
+                shell_complete=complete_flow,
+                help="A step of it.",
+            ),
             click.option("--worker", "workers", multiple=True, shell_complete=complete_worker, help="Last held by it."),
             click.option("--since", "created_since", type=kinds.Moment(), metavar="WHEN", help="Created since: 2h, …"),
             click.option("--before", "created_before", type=kinds.Moment(), metavar="WHEN", help="Created before."),
@@ -168,7 +176,12 @@ async def _jobs(admin: Admin) -> set[str]:
     return {str(job.id) for job in (await admin.page(Filter(), limit=50)).jobs}
 
 
+async def _flows(admin: Admin) -> set[str]:
+    return {str(flow.id) for flow in (await admin.flows(limit=50)).flows}
+
+
 complete_queue = _completer(_queues)
 complete_task = _completer(_tasks)
 complete_worker = _completer(_workers)
 complete_job = _completer(_jobs)
+complete_flow = _completer(_flows)

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from dibs.clock import Clock
 from dibs.errors import JobUnknown, Refused
-from dibs.job import UNFINISHED, Claim, Enqueued, Filter, Job, State
-from dibs.limits import Admitted
+from dibs.job import UNFINISHED, Claim, Filter, Job, State
 from dibs.stores.memory import MemoryStore
+from dibs.stores.memory.records import Record
 
 T = TypeVar("T")
 
@@ -20,13 +20,11 @@ class Ledger(MemoryStore):
     def __init__(self, *, clock: Clock) -> None:
         super().__init__(clock=clock)
         self.sent: list[Job] = []
-        """What was enqueued, as it was then, in order."""
+        """What was enqueued, steps of flows too, as it was then, in order."""
 
-    def _add(self, job: Admitted, now: datetime) -> Enqueued:
-        sent = super()._add(job, now)
-        if sent.created:
-            self.sent.append(self._jobs[sent.id].as_job())
-        return sent
+    def _store(self, record: Record) -> None:
+        super()._store(record)
+        self.sent.append(record.as_job())
 
     def claim_one(self, id: UUID, worker: str, lease: timedelta) -> Claim:
         """Claim this job, whatever its place in the order; Refused if nobody could claim it now."""

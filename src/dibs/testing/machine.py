@@ -22,11 +22,33 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dibs.job import FINISHED, Claim, Filter, Job, LogLine, NewJob, Order, Report, Retention, Settlement, State
-from dibs.outcome import Cancelled, Failed, Outcome, Released, Retry, Snoozed, Succeeded
+from dibs.errors import Refused
+from dibs.job import FINISHED, Claim, Filter, Job, NewFlow, NewJob, NewStep, Order, Retention, Settlement, State
+from dibs.outcome import Succeeded
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import START, FakeClock
+from dibs.testing.draws import (
+    ACTIONS,
+    MICROSECOND,
+    MOVES,
+    SECOND,
+    VERBS,
+    choices,
+    leases,
+    limits,
+    number,
+    numbers,
+    offsets,
+    outcomes,
+    policies,
+    queues,
+    reports,
+    requests,
+    shapes,
+    some_tasks,
+    workers,
+)
 from dibs.testing.labs.base import Lab
 
 T = TypeVar("T")
@@ -35,79 +57,6 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 STEPS = 50
 HANDLES = 3
 REMEMBERED = 40
-
-MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
-QUEUES = ("a", "b", "ü b")
-TASKS = ("t1", "t2", "t3")
-WORKERS = ("ann", "bob")
-KEYS = (None, None, "k1", "k2")
-LEASES = (SECOND, 30 * SECOND, 60 * SECOND)
-OFFSETS = (None, None, -5 * SECOND, timedelta(0), MICROSECOND, SECOND, 5 * SECOND)
-MOVES = (MICROSECOND, SECOND / 2, SECOND, 2 * SECOND, 30 * SECOND, timedelta(days=1))
-OUTCOMES: tuple[Outcome, ...] = (
-    Succeeded({"n": 1}),
-    Succeeded(float("inf")),
-    Retry("boom"),
-    Retry("boom", SECOND, "Traceback"),
-    Failed("boom"),
-    Cancelled(),
-    Released(),
-    Snoozed(2 * SECOND),
-)
-
-REPORTS = (
-    None,
-    None,
-    Report(0.5, "half"),
-    Report(float("nan"), "\0", (LogLine(START, 1, "one"), LogLine(START + SECOND, 2, "two"))),
-    Report(2),
-    Report(),
-)
-
-VERBS = ("cancel", "cancel", "requeue", "requeue", "reschedule", "reprioritise", "delete")
-
-ACTIONS = (
-    *("claim",) * 5,
-    *("settle",) * 5,
-    *("advance",) * 2,
-    *("advance_to_an_instant_that_matters",) * 2,
-    *("enqueue",) * 3,
-    *("heartbeat",) * 2,
-    *("settle_late_or_forged",) * 2,
-    *("change",) * 3,
-    "ask_for_a_cancel",
-    "requeue_what_is_finished",
-    *("sweep",) * 2,
-    "prune",
-    "look",
-    "set_up_a_queue",
-)
-"""What happens in a story, as often as it is named."""
-
-limits = st.sampled_from((1, 2, 3, 10))
-queues = st.sampled_from(QUEUES)
-workers = st.sampled_from(WORKERS)
-leases = st.sampled_from(LEASES)
-outcomes = st.sampled_from(OUTCOMES)
-reports = st.sampled_from(REPORTS)
-offsets = st.sampled_from(OFFSETS)
-number = st.sampled_from((0, 0, 1, 1, 2, 3, 5, 8, 13, 21, 34))  # which of the latest
-numbers = st.lists(number, min_size=1, max_size=4)
-requests = st.fixed_dictionaries(
-    {
-        "queue": queues,
-        "task": st.sampled_from(TASKS),
-        "key": st.sampled_from(KEYS),
-        "priority": st.integers(-1, 1),
-        "max_attempts": st.integers(1, 3),
-        "offset": offsets,
-        "shelf": st.sampled_from((2, 2, 2, 1, 3)),
-    }
-)
-some_tasks = st.sampled_from((None, None, None, ("t1",), ("t2", "t1"), ()))
-choices = st.sampled_from(
-    ("held", "held", "ids", "ids", "queues", "tasks", "states", "workers", "keys", "times", "all")
-)
 
 
 def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: bool = True) -> None:
@@ -150,6 +99,7 @@ class Agreement(RuleBasedStateMachine):
         self.handles: list[Store] = []
         self.calls = self.steps = 0
         self.made: list[NewJob] = []
+        self.started: list[NewFlow] = []
         self.claims: list[Claim] = []
         self.jobs: tuple[Job, ...] = ()
         self.run(self._start())
@@ -174,8 +124,8 @@ class Agreement(RuleBasedStateMachine):
         """Ask the model and one of the handles the same thing."""
         self.calls += 1
         handle = self.handles[self.calls % HANDLES]
-        expected = self.run(getattr(self.model, verb)(*args, **options))
-        answer = self.run(getattr(handle, verb)(*args, **options))
+        expected = self.run(_answer(getattr(self.model, verb)(*args, **options)))
+        answer = self.run(_answer(getattr(handle, verb)(*args, **options)))
         assert answer == expected, f"{verb}: the model answers {expected}, the store {answer}"
         return expected
 
@@ -195,9 +145,11 @@ class Agreement(RuleBasedStateMachine):
 
     @invariant()
     def compare(self) -> None:
-        """After every step both show the same jobs; after every fourth the same tables, too."""
+        """After every step both show the same jobs and flows; after every fourth the same tables, too."""
         self.steps += 1
         self.jobs = self.both("find", Filter(), limit=1_000).jobs
+        if self.started:
+            self.both("flows", limit=1_000)
         if self.steps % 4 == 0:
             self.compare_tables()
 
@@ -292,6 +244,72 @@ class Agreement(RuleBasedStateMachine):
             self.move(max([self.clock.now, *(job.locked_until for job in self.jobs if job.locked_until)]))
         self.tell("sweep", draw(st.sampled_from((1, 1, 2, 10))))
 
+    # --- flows --------------------------------------------------------------------------------
+
+    def start(self, draw: Draw) -> None:
+        """A new flow, most often in one queue; or one that was sent before."""
+        if self.started and draw(st.sampled_from((False, False, False, True))):
+            self.tell("start", _nth(self.started, draw(number)))
+            return
+        same = draw(st.sampled_from(({"queue": "a"}, {"queue": "b"}, {})))
+        steps = tuple(
+            self._step(draw, f"s{n}", *(f"s{i}" for i in needs), **same) for n, needs in enumerate(draw(shapes))
+        )
+        n = len(self.started)
+        flow = NewFlow(name=f"flow {n}", steps=steps, on_failure=draw(policies), id=_id(4, n), meta={"n": n})
+        self.started.append(flow)
+        self.tell("start", flow)
+
+    def _step(self, draw: Draw, name: str, *needs: str, **fields: Any) -> NewStep:
+        return NewStep(name=name, job=self._new(**draw(requests) | {"key": None} | fields), needs=needs)
+
+    def _adding(self, draw: Draw, claim: Claim) -> Succeeded:
+        """A success with steps: good ones, known names, unknown needs, and perhaps no flow to add them to."""
+        name = draw(st.sampled_from((f"x{len(self.made)}", f"x{len(self.made)}", "x", "s1")))
+        needs = draw(st.sampled_from(((), (claim.step or "s0",), (claim.step or "s0",), ("s0",))))
+        steps = [self._step(draw, name, *needs)]
+        if draw(st.booleans()):
+            steps.append(self._step(draw, "y", name))
+        return Succeeded({"n": len(self.made)}, tuple(steps))
+
+    def settle_with_steps(self, draw: Draw) -> None:
+        """Steps that come later; sometimes the call is sent twice."""
+        if self.claims:
+            claim = _nth([one for one in self.held if one.flow] or self.held, draw(number))
+            outcome = self._adding(draw, claim)
+            for _ in range(draw(st.sampled_from((1, 1, 2)))):
+                self.tell("settle", [claim.settled(outcome)])
+
+    def work_a_while(self, draw: Draw) -> None:
+        """Claim what is due in every queue, and end most of it, most of that well: so flows come to their ends."""
+        for queue in sorted({job.queue for job in self.jobs if job.finished_at is None}):
+            claims = self.tell("claim", queue, "ann", 5, 30 * SECOND, None)
+            self.claims += claims
+            items = []
+            for claim in claims:
+                match draw(st.sampled_from(("well", "well", "well", "well", "somehow", "not yet", "more"))):
+                    case "well":
+                        items.append(claim.settled(Succeeded(str(claim.step))))
+                    case "somehow":
+                        items.append(claim.settled(draw(outcomes)))
+                    case "more":
+                        items.append(claim.settled(self._adding(draw, claim)))
+            self.tell("settle", items)
+
+    def change_a_flow(self, draw: Draw) -> None:
+        """What operators do: cancel it, try again from the failed step, run it whole again."""
+        if self.started:
+            flows = (_nth(self.started, draw(st.sampled_from((0, 0, 1)))).id,)
+            match draw(st.sampled_from(("cancel", "again", "again", "whole", "delete"))):
+                case "again":
+                    self.tell("requeue", Filter(flows=flows, states=(State.FAILED, State.CANCELLED)))
+                case "whole":
+                    self.tell("requeue", Filter(flows=flows), limit=draw(limits))
+                case "cancel":
+                    self.tell("cancel", Filter(flows=flows), force=draw(st.booleans()))
+                case "delete":
+                    self.tell("delete", Filter(flows=flows), limit=draw(limits))
+
     # --- an operator --------------------------------------------------------------------------
 
     def look(self, draw: Draw) -> None:
@@ -338,6 +356,8 @@ class Agreement(RuleBasedStateMachine):
                 fields = {"workers": (draw(workers),)}
             case "keys":
                 fields = {"keys": ("k1",)}
+            case "flows" if self.started:
+                fields = {"flows": (_nth(self.started, draw(number)).id,)}
             case "times":
                 what = draw(st.sampled_from(("created", "finished")))
                 fields = {f"{what}_since": START + SECOND, f"{what}_before": self.clock.now}
@@ -354,6 +374,14 @@ class Agreement(RuleBasedStateMachine):
             self.tell(what, queue)
         else:
             self.tell("configure", queue, order=Order(what))
+
+
+async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
+    """What the store says, or the words in which it refuses."""
+    try:
+        return await call
+    except Refused as problem:
+        return str(problem)
 
 
 def _nth(remembered: Sequence[T], n: int) -> T:

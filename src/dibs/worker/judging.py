@@ -24,11 +24,13 @@ def judge_result(run: Run, result: Any) -> Outcome:
     """The handler returned. A result that cannot be stored fails the job with that reason."""
     if run.why is Why.TIMEOUT:
         return judge_error(run, _too_long(run))
-    if result is None:
+    if result is None and run._added is None:
         return _NOTHING
+    if run._added is not None and run.cancelled:
+        return Cancelled()  # or the flow that somebody cancelled would go on with what it adds
     pack = run.plan.pack_result
     try:
-        return Succeeded(result if pack is None else pack(result))
+        return Succeeded(result if pack is None else pack(result), run.added)
     except Exception as problem:
         return Failed(f"the result cannot be stored: {problem}")
 

@@ -2,6 +2,8 @@
 
 import heapq
 from datetime import datetime
+from types import MappingProxyType
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -9,7 +11,10 @@ import msgspec
 from dibs import limits as rules
 from dibs.clock import to_micros
 from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, Report, State
+from dibs.limits import Admitted
 
+# Of plain jobs: one for all of them, that nobody can write to.
+NO_INPUTS = cast("dict[str, str]", MappingProxyType({}))
 _decode = msgspec.json.decode
 
 
@@ -38,6 +43,18 @@ class Record(msgspec.Struct):
     errors: tuple[AttemptError, ...] = ()
     outcome: str | None = None
     report: Report = SILENT
+    flow: UUID | None = None
+    step: str | None = None
+    needs: tuple[str, ...] = ()
+    inputs: dict[str, str] = NO_INPUTS
+
+    @classmethod
+    def of(cls, job: Admitted, now: datetime) -> "Record":
+        """A new job."""
+        run_at = job.run_at or now
+        return cls(
+            job.id, job.queue, job.task, job.args, job.priority, run_at, now, job.max_attempts, job.key, job.meta
+        )
 
     def claimable(self, now: datetime) -> bool:
         """Queued and due, or running with an expired lease."""
@@ -73,7 +90,7 @@ class Record(msgspec.Struct):
             (self.state, which.states),
             (self.worker, which.workers),
             (self.key, which.keys),
-            (None, which.flows),
+            (self.flow, which.flows),
         )
         return (
             all(values is None or value in values for value, values in one_of)
@@ -85,6 +102,7 @@ class Record(msgspec.Struct):
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "outcome"}
         fields["args"], fields["meta"] = _decode(self.args), _decode(self.meta)
         fields["result"] = None if self.result is None else _decode(self.result)
+        fields["inputs"] = self._decoded_inputs()
         return Job(**fields)
 
     def as_claim(self) -> Claim:
@@ -103,8 +121,14 @@ class Record(msgspec.Struct):
             self.max_attempts,
             self.locked_until,
             self.key,
-            meta=_decode(self.meta),
+            self.flow,
+            self.step,
+            _decode(self.meta),
+            self._decoded_inputs() if self.needs else {},
         )
+
+    def _decoded_inputs(self) -> dict[str, Any]:
+        return {name: _decode(text) for name, text in self.inputs.items()}
 
 
 def _between(moment: datetime | None, since: datetime | None, before: datetime | None) -> bool:

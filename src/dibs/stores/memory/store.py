@@ -2,18 +2,19 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from dibs import limits as rules
 from dibs.clock import Clock, system_clock
 from dibs.errors import ConfigurationError
 from dibs.job import (
+    FINISHED,
     UNFINISHED,
     Cancel,
     Change,
@@ -24,7 +25,6 @@ from dibs.job import (
     Filter,
     Job,
     NewJob,
-    Order,
     Page,
     QueueCounts,
     Report,
@@ -40,12 +40,12 @@ from dibs.limits import Admitted, Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
+from dibs.stores.memory.flows import FlowRecord, FlowVerbs
+from dibs.stores.memory.queues import QueueVerbs
 from dibs.stores.memory.records import Lane, Record
 
-_POLL = timedelta(seconds=1)
 
-
-class MemoryStore(BulkVerbs):
+class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
     """Jobs in this process's memory, gone when it ends; safe to use from several threads."""
 
     def __init__(self, *, clock: Clock = system_clock, limits: Limits = rules.DEFAULT) -> None:
@@ -53,6 +53,7 @@ class MemoryStore(BulkVerbs):
         self._limits = limits
         self._lock = threading.Lock()
         self._jobs: dict[UUID, Record] = {}
+        self._flows: dict[UUID, FlowRecord] = {}
         self._lanes: dict[str, Lane] = {}
         self._seen: dict[str, tuple[datetime, dict[str, Any]]] = {}
         self._waiting: list[tuple[frozenset[str], asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -70,48 +71,6 @@ class MemoryStore(BulkVerbs):
     async def close(self) -> None:
         """Nothing to give back; the jobs stay for as long as this object does."""
 
-    # --- waiting --------------------------------------------------------------------------------------------
-
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        deadline = loop.time() + timeout.total_seconds()
-        ticket = (frozenset(queues), loop, woken)
-        with self._lock:
-            self._waiting.append(ticket)
-        try:
-            while True:
-                woken.clear()
-                ready, pause = self._ready(queues)
-                left = deadline - loop.time()
-                if ready or left <= 0:
-                    return ready
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), min(left, pause))
-        finally:
-            with self._lock:
-                self._waiting.remove(ticket)
-
-    def _ready(self, queues: Iterable[str]) -> tuple[frozenset[str], float]:
-        """The queues with due work, and how long until another look is worth it."""
-        with self._lock:
-            now, pause, ready = self._clock(), _POLL, set()
-            for name in queues:
-                lane = self._lanes.get(name)
-                if lane is None or lane.paused:
-                    continue
-                lane.ripen(now)
-                if (record := lane.next(now)) is not None:
-                    lane.put(record)
-                    ready.add(name)
-                elif lane.later:
-                    pause = min(pause, lane.later[0][0] - now)
-            return frozenset(ready), pause.total_seconds()
-
-    def _wake(self, name: str) -> None:
-        for queues, loop, woken in self._waiting:
-            if name in queues:
-                loop.call_soon_threadsafe(woken.set)
-
     # --- the life of a job ----------------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -124,21 +83,15 @@ class MemoryStore(BulkVerbs):
         there = job.id if job.id in self._jobs else self._lane(job.queue).keys.get(job.key or "")
         if there is not None:
             return Enqueued(there, created=False)
-        record = Record(
-            id=job.id,
-            queue=job.queue,
-            task=job.task,
-            args=job.args,
-            priority=job.priority,
-            run_at=job.run_at or now,
-            created_at=now,
-            max_attempts=job.max_attempts,
-            key=job.key,
-            meta=job.meta,
-        )
-        self._jobs[job.id] = record
-        self._put_back(record, record.run_at)
+        self._store(Record.of(job, now))
         return Enqueued(job.id, created=True)
+
+    def _store(self, record: Record) -> None:
+        self._jobs[record.id] = record
+        if record.state is State.QUEUED:
+            self._put_back(record, record.run_at)
+        else:
+            self._lane(record.queue)
 
     async def claim(
         self,
@@ -231,11 +184,15 @@ class MemoryStore(BulkVerbs):
         return Verdict.ACCEPTED if again else Verdict.LOST
 
     def _end_attempt(self, record: Record, item: Settled, now: datetime) -> None:
+        if item.steps and (problem := self._misfit(record, item)) is not None:
+            item = replace(item, kind="failed", error=problem)
         if item.error is not None:
             record.blame(now, item.error, item.traceback)
         match item.kind:
             case "succeeded":
                 record.result = item.result
+                if item.steps:
+                    self._add_steps(record, item.steps, now)
                 self._finish(record, State.SUCCEEDED, now)
             case "failed":
                 self._finish(record, State.FAILED, now)
@@ -274,8 +231,14 @@ class MemoryStore(BulkVerbs):
         self._wake(record.queue)
 
     def _finish(self, record: Record, state: State, now: datetime) -> None:
+        self._close(record, state, now)
+        if record.flow is not None:
+            self._ended(record, now)
+
+    def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
-        self._free_key(record)
+        if record.key is not None:
+            self._free_key(record)
 
     def _free_key(self, record: Record) -> None:
         keys = self._lanes[record.queue].keys
@@ -356,16 +319,16 @@ class MemoryStore(BulkVerbs):
             now = self._clock()
             chunk = self._matching(which, after, change.states)[:limit]
             count = sum(self._alter(record, change, now) for record in chunk)
+            if isinstance(change, Requeue):
+                for flow in {record.flow for record in chunk if record.flow is not None}:
+                    self._begin_again(self._flows[flow], now)
             return Changed(count, chunk[-1].id if len(chunk) == limit else None)
 
     def _alter(self, record: Record, change: Change, now: datetime) -> bool:
         lane = self._lanes[record.queue]
         match change:
             case Cancel(force):
-                record.cancel_asked = True
-                if force or record.state is not State.RUNNING:
-                    record.outcome = None
-                    self._finish(record, State.CANCELLED, now)
+                self._cancel(record, now, force=force)
             case Requeue():
                 if record.key in lane.keys:
                     return False
@@ -381,12 +344,24 @@ class MemoryStore(BulkVerbs):
                 record.priority = priority
                 lane.look_at(record, record.run_at)
             case Delete():
+                if record.flow is not None:
+                    self._cancel(record, now, force=True)
                 self._drop(record)
         return True
+
+    def _cancel(self, record: Record, now: datetime, *, force: bool) -> None:
+        if record.state in FINISHED:  # by the cancel of another step, in this very call
+            return
+        record.cancel_asked = True
+        if force or record.state is not State.RUNNING:
+            record.outcome = None
+            self._finish(record, State.CANCELLED, now)
 
     def _drop(self, record: Record) -> None:
         self._free_key(record)
         del self._jobs[record.id]
+        if record.flow is not None:
+            self._forget_step(record)
 
     async def prune(self, retention: Retention, limit: int = CHUNK) -> int:
         rules.limit(limit)
@@ -401,33 +376,6 @@ class MemoryStore(BulkVerbs):
                 if seen_at <= now - rules.WORKERS_KEPT and name not in running:
                     del self._seen[name]
             return len(old[:limit])
-
-    # --- queues ---------------------------------------------------------------------------------------------
-
-    async def pause(self, queue: str) -> None:
-        with self._lock:
-            self._settings(queue).paused = True
-
-    async def resume(self, queue: str) -> None:
-        with self._lock:
-            self._settings(queue).paused = False
-            self._wake(queue)
-
-    async def configure(self, queue: str, *, order: Order) -> None:
-        wanted = rules.order(order)
-        with self._lock:
-            self._settings(queue).reorder(wanted)
-
-    def _settings(self, queue: str) -> Lane:
-        lane = self._lane(rules.name(queue, "queue"))
-        lane.configured = True
-        return lane
-
-    def _lane(self, queue: str) -> Lane:
-        lane = self._lanes.get(queue)
-        if lane is None:
-            lane = self._lanes[queue] = Lane(queue, self._jobs)
-        return lane
 
 
 def _outlived(record: Record, retention: Retention, now: datetime) -> bool:

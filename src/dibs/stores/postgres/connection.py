@@ -61,8 +61,9 @@ def translate(problem: BaseException, url: str) -> DibsError | None:
         case asyncpg.InsufficientPrivilegeError():
             advice = "let its owner say select dibs.allow(role, purpose)"
             return ConfigurationError(f"the role in the URL may not do that ({_line(problem)}): {advice}")
-        case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError():
-            return Refused(f"PostgreSQL refused the job: {_line(problem)}")
+        case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError() | asyncpg.UniqueViolationError():
+            known = isinstance(problem, asyncpg.UniqueViolationError)  # raised by dibs.start_flow, in words of dibs
+            return Refused(_line(problem) if known else f"PostgreSQL refused the job: {_line(problem)}")
         case _ if isinstance(problem, _NO_SCHEMA):
             return SchemaError(f"{place(url)} has no current dibs schema: run dibs migrate up, or add ?migrate=auto")
         case _ if isinstance(problem, _GONE):

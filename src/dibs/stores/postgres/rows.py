@@ -4,7 +4,21 @@ from typing import Any
 
 import msgspec
 
-from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, QueueCounts, Report, State, WorkerInfo
+from dibs.job import (
+    SILENT,
+    AttemptError,
+    Claim,
+    Filter,
+    Flow,
+    FlowState,
+    Job,
+    OnFailure,
+    Order,
+    QueueCounts,
+    Report,
+    State,
+    WorkerInfo,
+)
 
 _decode = msgspec.json.decode
 _errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
@@ -13,12 +27,14 @@ _report = msgspec.json.Decoder(Report).decode
 
 def claim(row: Any, queue: str, worker: str) -> Claim:
     """A row of type ``dibs.claimed``."""
-    id_, epoch, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta = row
+    id_, epoch, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta, ins = row
     meta = {} if meta == "{}" else _decode(meta)
     args = _decode(args)
+    ins = {} if ins is None else _decode(ins)
     # fmt: off
     return Claim(
-        id_, epoch, worker, queue, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step, meta
+        id_, epoch, worker, queue, task, args, priority, run_at, created_at, attempt, most, until, key, flow, step,
+        meta, ins,
     )
     # fmt: on
 
@@ -31,7 +47,18 @@ def job(row: Any) -> Job:
     fields["result"] = None if fields["result"] is None else _decode(fields["result"])
     fields["errors"] = () if fields["errors"] is None else _errors(fields["errors"])
     fields["report"] = SILENT if fields["report"] is None else _report(fields["report"])
+    fields["needs"] = tuple(fields["needs"] or ())
+    fields["inputs"] = {} if fields["inputs"] is None else _decode(fields["inputs"])
     return Job(**fields)
+
+
+def flow(row: Any) -> Flow:
+    """A row of the view ``dibs.flows``."""
+    fields = dict(row)
+    fields["state"], fields["on_failure"] = FlowState(fields["state"]), OnFailure(fields["on_failure"])
+    fields["steps"] = {State(state): count for state, count in _decode(fields["steps"]).items()}
+    fields["meta"] = _decode(fields["meta"])
+    return Flow(**fields)
 
 
 def counts(row: Any) -> QueueCounts:

@@ -37,6 +37,7 @@ from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.postgres import rows, schema
 from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs, translate
+from dibs.stores.postgres.flows import FlowVerbs, steps_json
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
 from dibs.stores.postgres.wakeups import CHANNEL, Heard, Listener, Waker
@@ -45,7 +46,7 @@ _ENQUEUE = "select id, created from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, 
 _CLAIM = "select * from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _LOCK = "select dibs.claim_lock($1, $2, $3)"
 _TAKE = "select * from dibs.claim_take($1, $2, $3)"
-_SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8)"
+_SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
 _REPORTING = "select dibs.heartbeat($1, $2, $3, $4, $5, $6)"
@@ -54,7 +55,7 @@ _PULSES = {pulse.value: pulse for pulse in Pulse}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
-class PostgresStore(BulkVerbs):
+class PostgresStore(FlowVerbs, BulkVerbs):
     """Jobs in PostgreSQL 13 or newer."""
 
     def __init__(self, url: str) -> None:
@@ -164,12 +165,14 @@ class PostgresStore(BulkVerbs):
         if self._pool is None:
             await self.setup()
         claims: list[Claim] = []
+        before = None
         async with speaking_dibs(self._url), self._pool.acquire() as connection, connection.transaction():
             wanted = limit
             while wanted:
                 locked = await connection.fetchval(_LOCK, queue, wanted, tasks)
-                if not locked:
+                if not locked or locked == before:  # the same again: steps that end as soon as their flow is free
                     break
+                before = locked
                 taken = await connection.fetch(_TAKE, locked, worker, lease)
                 claims += [rows.claim(row, queue, worker) for row in taken]
                 # Those that were locked and not taken are over; others may stand behind them.
@@ -200,9 +203,10 @@ class PostgresStore(BulkVerbs):
         if not items:
             return []
         first = items[0]
-        if all(item.kind == "succeeded" and item.worker == first.worker for item in items):
+        if all(item.kind == "succeeded" and item.worker == first.worker and not item.steps for item in items):
             return await self._succeed(items, first.worker)
-        with self._places.unsettled(any(item.kind in _PUTS_BACK for item in items)):
+        adding = any(item.steps for item in items)
+        with self._places.unsettled(adding or any(item.kind in _PUTS_BACK for item in items)):
             [[verdicts]] = await self._fetch(
                 _SETTLE,
                 [item.id for item in items],
@@ -213,6 +217,7 @@ class PostgresStore(BulkVerbs):
                 [item.error for item in items],
                 [item.traceback for item in items],
                 [item.delay for item in items],
+                [steps_json(item.steps) if item.steps else None for item in items] if adding else None,
             )
         return [_VERDICTS[verdict] for verdict in verdicts]
 

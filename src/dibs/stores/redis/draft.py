@@ -72,14 +72,24 @@ class Draft:
         self.claims: list[Claim] = []
         self.stale = False
         """Something was not what it looked like: another look is worth it."""
+        self.ending: bytes | None = None
+        """The lease of a step that has come to its end."""
 
-    def consider(self, one: Candidate, text: bytes | None, body: bytes | None) -> None:
-        """Take the job, or close its books, if it is still what it looked like."""
-        record = None if text is None else values.to_record(text)
+    def consider(self, one: Candidate, record: Record | None, body: bytes | None, inputs: dict[str, Any]) -> None:
+        """Take the job, or close its books, if it is still what it looked like.
+
+        The end of a step may reach any other of its flow, and only a script can do that in one piece. So it is left
+        to one, and those behind it have to wait for what comes of it.
+        """
+        if self.ending is not None:
+            return
         if record is None or not one.still(record, self._now):
             self.stale = True
             if record is None:
                 self._forget(one)
+            return
+        if one.expired and record.flow and record.spent:
+            self.ending = one.lease
             return
         if one.expired:
             self._recover(one, record)
@@ -89,7 +99,7 @@ class Draft:
                 return
         else:
             self._drop(b"o:" + self.wanted.queue + b"\t" + one.task, one.place)
-        self._take(one, record, body or b"null")
+        self._take(one, record, body or b"null", inputs)
 
     def _forget(self, one: Candidate) -> None:
         """A job that is gone must not be looked at for ever."""
@@ -98,7 +108,7 @@ class Draft:
         self._drop(b"l:" + queue, one.lease)
         self._drop(b"x:" + queue, one.lease)
 
-    def _take(self, one: Candidate, record: Record, body: bytes) -> None:
+    def _take(self, one: Candidate, record: Record, body: bytes, inputs: dict[str, Any]) -> None:
         wanted = self.wanted
         record.state, record.worker, record.outcome = "r", wanted.worker, ""
         record.attempts += 1
@@ -107,7 +117,7 @@ class Draft:
         self._add(b"l:" + wanted.queue, record.locked_until, one.lease)
         self._hold(wanted.worker, 1)
         self._save(one, record)
-        self.claims += values.claims_of([one.id], [record], [body])
+        self.claims += values.claims_of([one.id], [record], [body], {one.id: inputs})
 
     def _recover(self, one: Candidate, r: Record) -> None:
         """As ``recover`` in ``lua/prelude.lua``."""
@@ -120,7 +130,7 @@ class Draft:
         errors = self._root + b"e:" + one.id
         self._others.append(("RPUSH", errors, values.pack(error)))
         self._others.append(("LTRIM", errors, -ERRORS_KEPT, -1))
-        if not r.cancel_asked and r.attempts < r.max_attempts:
+        if not r.spent:
             return
         r.state = "c" if r.cancel_asked else "f"
         r.finished_at, r.locked_until = self._now, 0

@@ -65,13 +65,16 @@ class Looking(BulkVerbs):
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         verb, value = _verb(change)
         matched = count = 0
-        last = b""
+        last, also = b"", set[bytes]()
         walk = _Walk(which, change.states, after)
         while walk.going and matched < limit:
-            step = min(limit - matched, _STEP)
-            answer = await self._link.call(self._scripts["change"], *walk.place(), step, verb, value)
+            # Steps of one flow are changed in one script: in two, a worker could see the flow half begun again.
+            step = min(limit - matched, _STEP if which.flows is None else limit)
+            before = values.pack([job.decode() for job in also]) if also else b""
+            answer = await self._link.call(self._scripts["change"], *walk.place(), step, verb, value, before)
             walk.go_on(answer[0])
             matched, count, last = matched + answer[1], count + answer[2], answer[3] or last
+            also.update(answer[4:])
         return Changed(count, values.to_id(last) if matched == limit else None)
 
     async def counts(self) -> list[QueueCounts]:
@@ -116,9 +119,8 @@ class _Walk:
         if which.ids is not None:
             ids = {job.hex for job in which.ids}
             self._ids = sorted((job for job in ids if not after or job < self._after), reverse=True)
-        asked = (which.queues, which.tasks, which.states, which.workers, which.keys, self._ids)
-        # No job has a flow yet.
-        self.going = which.flows is None and () not in map(_sized, asked)
+        asked = (which.queues, which.tasks, which.states, which.workers, which.keys, which.flows, self._ids)
+        self.going = () not in map(_sized, asked)
 
     def place(self) -> tuple[bytes, str]:
         """The first two arguments of every script that walks."""

@@ -9,18 +9,25 @@ import msgspec
 LAYOUT = 1
 """The version of the key layout that these scripts write."""
 
+ADDING = "settle, adding steps"
+"""A settle with more in front of it: a server makes all functions of a script anew in each call."""
+
 # What a verb needs in front of it, besides the clock and the prelude.
 _PARTS: dict[str, tuple[str, ...]] = {
     "enqueue": (),
-    "claim": ("order",),
-    "settle": (),
+    "claim": ("steps", "order"),
+    "settle": ("steps",),
+    ADDING: ("steps", "bring", "add"),
     "heartbeat": (),
-    "sweep": ("merge",),
-    "prune": ("merge",),
+    "sweep": ("steps", "merge"),
+    "prune": ("remove", "merge"),
     "get": ("look",),
     "find": ("scan", "look"),
     "count": ("scan",),
-    "change": ("scan",),
+    "change": ("steps", "remove", "again", "scan"),
+    "start": ("bring",),
+    "flow": ("steps", "tell"),
+    "flows": ("steps", "tell"),
     "counts": (),
     "workers": (),
     "configure": (),
@@ -53,6 +60,7 @@ def scripts(clock_text: str) -> dict[str, Script]:
 
 
 def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
+    name = "settle" if name == ADDING else name
     texts = [clock_text, *(_text(part) for part in ("prelude", *parts, name))]
     source = "\n".join(texts).encode()
     # The server names scripts by SHA-1; nothing is kept secret by it.

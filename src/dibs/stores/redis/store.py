@@ -25,9 +25,9 @@ from dibs.store import CHUNK
 from dibs.stores.redis import options as opts
 from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
+from dibs.stores.redis.flows import FlowVerbs
 from dibs.stores.redis.link import Link
-from dibs.stores.redis.looking import Looking
-from dibs.stores.redis.scripts import LAYOUT, Script, clock, scripts
+from dibs.stores.redis.scripts import ADDING, LAYOUT, Script, clock, scripts
 from dibs.stores.redis.waiting import Waiting
 from dibs.stores.redis.watch import WatchClaim
 
@@ -38,7 +38,7 @@ _STEP = 1_000
 them answers for itself and can be sent again, so a call for more may be done in parts."""
 
 
-class RedisStore(Looking):
+class RedisStore(FlowVerbs):
     """Jobs in Redis 6.2 or newer, or Valkey; many processes may share it."""
 
     def __init__(
@@ -74,7 +74,7 @@ class RedisStore(Looking):
         return scripts(clock())
 
     def _watcher(self) -> WatchClaim:
-        return WatchClaim(self._link)
+        return WatchClaim(self._link, self._scripts["sweep"])
 
     async def setup(self) -> None:
         await check(self._link)
@@ -117,8 +117,8 @@ class RedisStore(Looking):
         while (left := limit - len(claims)) > 0:
             step = min(left, _STEP)
             answer = await self._link.call(script, queue, worker, step, span, packed)
-            claims += values.to_claims(answer[1:])
-            if not answer[0] and len(answer) <= 3 * step:
+            claims += values.to_claims(answer[2:], answer[1])
+            if not answer[0] and len(answer) < 3 * step + 2:
                 break
         return claims
 
@@ -145,8 +145,10 @@ class RedisStore(Looking):
         items = rules.settleable(settlements, self._limits)
         verdicts: list[Verdict] = []
         for at in range(0, len(items), _STEP):
-            packed = values.settlements(items[at : at + _STEP])
-            answer = await self._link.call(self._scripts["settle"], packed)
+            part = items[at : at + _STEP]
+            adding = any(item.steps for item in part)
+            script = self._scripts[ADDING if adding else "settle"]
+            answer = await self._link.call(script, values.settlements(part))
             verdicts += [_VERDICTS[letter] for letter in answer]
         return verdicts
 

@@ -9,7 +9,7 @@ import msgspec
 
 from dibs.clock import from_micros, span_micros, to_micros
 from dibs.job import SILENT, AttemptError, Claim, Filter, Job, LogLine, Report, State
-from dibs.limits import PRIORITIES, Admitted, Settled
+from dibs.limits import PRIORITIES, Admitted, AdmittedStep, Settled
 
 STATES = {
     "w": State.WAITING,
@@ -59,6 +59,11 @@ class Record(msgspec.Struct, array_like=True):
     run_at: str
     created_at: str
 
+    @property
+    def spent(self) -> bool:
+        """It ends when its lease expires."""
+        return bool(self.cancel_asked) or self.attempts >= self.max_attempts
+
 
 class _Error(msgspec.Struct, array_like=True):
     attempt: int
@@ -100,8 +105,12 @@ def new_job(job: Admitted) -> tuple[UUID, str, str, str, str, str, str]:
         job.queue,
         job.task,
         job.key or "",
-        job.args if job.meta == "{}" else f"{job.args}\0{job.meta}",
+        _to_body(job),
     )
+
+
+def _to_body(job: Admitted) -> str:
+    return job.args if job.meta == "{}" else f"{job.args}\0{job.meta}"
 
 
 def new_record(job: Admitted) -> bytes:
@@ -110,9 +119,38 @@ def new_record(job: Admitted) -> bytes:
     return _WHOLE + pack(("q", 0, 0, "", 0, 0, 0, 0, "", *static))[len(_PACKED) :]
 
 
+def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
+    """What ``bring.lua`` takes. A need that is none of these steps is the step that adds them."""
+    needed_by: dict[str, list[str]] = {step.name: [] for step in steps}
+    of_adder = set[str]()
+    for step in steps:
+        for need in step.needs:
+            if need in needed_by:
+                needed_by[need].append(step.job.id.hex)
+            else:
+                of_adder.add(step.name)
+    return [
+        (
+            step.job.id,
+            rank(step.job.priority),
+            "" if step.job.run_at is None else stamp(step.job.run_at),
+            step.job.queue,
+            step.job.task,
+            step.job.max_attempts,
+            _to_body(step.job),
+            step.name,
+            "".join(f"{need}\0" for need in step.needs),
+            len(step.needs),
+            "".join(needed_by[step.name]),
+            int(step.name in of_adder),
+        )
+        for step in steps
+    ]
+
+
 def settlements(items: Sequence[Settled]) -> bytes:
     """What ``settle.lua`` takes."""
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             item.id,
             item.epoch,
@@ -121,6 +159,7 @@ def settlements(items: Sequence[Settled]) -> bytes:
             _text(item),
             item.traceback,
             span_micros(item.delay) if item.delay else 0,
+            *((new_steps(item.steps), item.adder or "") if item.steps else ()),
         )
         for item in items
     ]
@@ -177,6 +216,7 @@ def filter_of(which: Filter, states: frozenset[State], ids: Sequence[str] | None
             0 if which.workers is None else which.workers,
             0 if which.keys is None else which.keys,
             *("" if moment is None else stamp(moment) for moment in moments),
+            0 if which.flows is None else which.flows,
         )
     )
 
@@ -203,13 +243,16 @@ class _Moments(dict[str | int, datetime]):
         return made
 
 
-def to_claims(answer: Sequence[bytes]) -> list[Claim]:
-    """Claims from what ``claim.lua`` answers: id, record and body for each."""
+def to_claims(answer: Sequence[bytes], given: Sequence[bytes]) -> list[Claim]:
+    """Claims from what ``claim.lua`` answers: id, record and body for each; and what steps were given."""
     records = [to_record(record) for record in answer[1::3]]
-    return claims_of(answer[0::3], records, answer[2::3])
+    inputs = dict(zip(given[0::2], map(_inputs, given[1::2]), strict=True))
+    return claims_of(answer[0::3], records, answer[2::3], inputs)
 
 
-def claims_of(jobs: Sequence[bytes], records: Sequence[Record], bodies: Sequence[bytes]) -> list[Claim]:
+def claims_of(
+    jobs: Sequence[bytes], records: Sequence[Record], bodies: Sequence[bytes], inputs: Mapping[bytes, dict[str, Any]]
+) -> list[Claim]:
     """Claims from the records of jobs that were just taken."""
     ids = msgspec.convert([job.decode() for job in jobs], list[UUID])
     when = _Moments()
@@ -228,21 +271,22 @@ def claims_of(jobs: Sequence[bytes], records: Sequence[Record], bodies: Sequence
             r.max_attempts,
             when[r.locked_until],
             r.key or None,
-            None,
-            None,
+            msgspec.convert(r.flow, UUID) if r.flow else None,
+            r.step or None,
             meta,
+            inputs.get(job) or {},
         )
-        for id_, r, (args, meta) in zip(ids, records, map(_body, bodies), strict=True)
+        for job, id_, r, (args, meta) in zip(jobs, ids, records, map(_body, bodies), strict=True)
     ]
 
 
 def to_jobs(answers: Sequence[Any]) -> list[Job]:
-    """Jobs from what ``look.lua`` answers: six values each."""
-    return [_to_job(answers[at : at + 6]) for at in range(0, len(answers), 6)]
+    """Jobs from what ``look.lua`` answers: eight values each."""
+    return [_to_job(answers[at : at + 8]) for at in range(0, len(answers), 8)]
 
 
 def _to_job(known: Sequence[Any]) -> Job:
-    job, record, body, result, errors, report = known
+    job, record, body, errors, result, report, needs, inputs = known
     r = to_record(record)
     args, meta = _body(body)
     return Job(
@@ -267,7 +311,21 @@ def _to_job(known: Sequence[Any]) -> Job:
         key=r.key or None,
         meta=meta,
         report=_to_report(report) if report else SILENT,
+        flow=UUID(r.flow) if r.flow else None,
+        step=r.step or None,
+        needs=tuple(needs.decode().split("\0")[:-1]),
+        inputs=_inputs(inputs),
     )
+
+
+def _inputs(text: bytes) -> dict[str, Any]:
+    parts = text.split(b"\0")[:-1]
+    return {name.decode(): _from_json(result) for name, result in zip(parts[0::2], parts[1::2], strict=True)}
+
+
+def inputs_of(jobs: Sequence[bytes], given: Sequence[bytes | None]) -> dict[bytes, dict[str, Any]]:
+    """What steps were given, from their keys ``i:``."""
+    return {job: _inputs(text) for job, text in zip(jobs, given, strict=True) if text}
 
 
 def _to_report(text: bytes) -> Report:

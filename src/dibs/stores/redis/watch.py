@@ -13,8 +13,10 @@ import msgspec
 
 from dibs.clock import span_micros
 from dibs.job import Claim
+from dibs.stores.redis import values
 from dibs.stores.redis.draft import Candidate, Draft, Wanted, in_order
 from dibs.stores.redis.link import Command, Link, Talk
+from dibs.stores.redis.scripts import Script
 
 _PAGE = 1_000
 
@@ -29,9 +31,10 @@ class Taken(msgspec.Struct, frozen=True):
 class WatchClaim:
     """Claims without scripts, in the same order and with the same effects as ``claim.lua``."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, sweep: Script) -> None:
         self._link = link
         self._root = link.root
+        self._sweep = sweep
 
     def clock_command(self) -> Command:
         """What to ask the server for its time."""
@@ -95,7 +98,9 @@ class WatchClaim:
         for answer in done:
             if isinstance(answer, Exception):
                 raise self._link.explain(answer)
-        return Taken(draft.claims, last=len(candidates) < size and not draft.stale)
+        if draft.ending is not None:
+            await self._ask(talk, ("EVAL", self._sweep.source, 1, self._root, 1, draft.ending, wanted.queue))
+        return Taken(draft.claims, last=len(candidates) < size and not draft.stale and draft.ending is None)
 
     async def _watch(self, talk: Talk, draft: Draft, candidates: list[Candidate], settings: bytes) -> bool:
         """Watch all that decides, and draft from what is there now; False if the settings changed."""
@@ -111,9 +116,17 @@ class WatchClaim:
         if (settings_now or b"") != settings:
             await self._ask(talk, ("UNWATCH",))
             return False
-        for one, record, body in zip(candidates, found, bodies, strict=True):
-            draft.consider(one, record, body)
+        known = [None if text is None else values.to_record(text) for text in found]
+        steps = [one.id for one, record in zip(candidates, known, strict=True) if record and record.flow]
+        inputs = await self._inputs(talk, steps) if steps else {}
+        for one, record, body in zip(candidates, known, bodies, strict=True):
+            draft.consider(one, record, body, inputs.get(one.id) or {})
         return True
+
+    async def _inputs(self, talk: Talk, steps: list[bytes]) -> dict[bytes, dict[str, Any]]:
+        """What steps were given. It changes only with their records, which are watched."""
+        [given] = await self._ask(talk, ("MGET", *(self._root + b"i:" + step for step in steps)))
+        return values.inputs_of(steps, given)
 
     async def _ask(self, talk: Talk, *commands: Command) -> list[Any]:
         answers = await talk(commands)

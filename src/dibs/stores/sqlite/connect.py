@@ -75,6 +75,8 @@ class Connection:
     def _prepare(self) -> None:
         raw, options = self.raw, self.options
         raw.set_busy_handler(self.patience)
+        # One plan for a statement, whatever is bound: otherwise SQLite plans joins anew at every call.
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if raw.readonly("main"):
             raise ConfigurationError(f"{options.path} is read-only: let this user write it and its folder")
         persist(options, lambda: raw.execute(_PRAGMAS + options.synchronous).fetchall())
@@ -104,6 +106,10 @@ class Connection:
         before = self.total_changes()
         self._cursor.executemany(sql, params)
         return self.total_changes() - before
+
+    def rows_all(self, sql: str, params: Sequence[Sequence[Any]]) -> list[Row]:
+        """Run one statement many times and give all its rows."""
+        return self._cursor.executemany(sql, params).fetchall()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -1,26 +1,36 @@
 """Reading: each function sees one instant of the file."""
 
+from collections.abc import Collection
 from uuid import UUID
 
 import msgspec
 
 from dibs.clock import from_micros
-from dibs.job import Change, Filter, Job, Order, Page, QueueCounts, State, WorkerInfo
+from dibs.job import Change, Filter, Flow, FlowPage, FlowState, Job, Order, Page, QueueCounts, State, WorkerInfo
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.filters import Halves, halves
-from dibs.stores.sqlite.rows import as_job
+from dibs.stores.sqlite.flows import needs_of
+from dibs.stores.sqlite.rows import as_flow, as_job
+
+_FLOW = 19
+"""Where the rows of get.sql and its like have the flow."""
 
 
 def get(db: Connection, job: UUID) -> Job | None:
     row = db.row(sql.GET, (job.bytes,))
-    return None if row is None else as_job(row)
+    return None if row is None else _as_jobs(db, [row])[0]
 
 
 def find(db: Connection, which: Filter, after: UUID | None, limit: int) -> Page:
     found = matching(db, halves(which, after), sql.UNFINISHED, sql.FINISHED, limit + 1)
-    jobs = tuple(map(as_job, found[:limit]))
+    jobs = tuple(_as_jobs(db, found[:limit]))
     return Page(jobs, jobs[-1].id if len(found) > limit else None)
+
+
+def _as_jobs(db: Connection, rows: list[Row]) -> list[Job]:
+    needs = needs_of(db, [row[0] for row in rows if row[_FLOW] is not None])
+    return [as_job(row, needs.get(row[0], ())) for row in rows]
 
 
 def matching(db: Connection, which: Halves, unfinished: str, finished: str, limit: int) -> list[Row]:
@@ -82,3 +92,20 @@ def workers(db: Connection) -> list[WorkerInfo]:
         )
         for name, seen_at, info, running in db.rows(sql.WORKERS)
     ]
+
+
+def flow(db: Connection, which: UUID) -> Flow | None:
+    row = db.row(sql.FLOW, (which.bytes,))
+    return None if row is None else _as_flow(db, row)
+
+
+def flows(db: Connection, states: Collection[FlowState], after: UUID | None, limit: int) -> FlowPage:
+    before = None if after is None else after.bytes
+    rows = [row for state in states for row in db.rows(sql.FLOWS, (str(state), before, limit + 1))]
+    rows.sort(reverse=True)
+    page = tuple(_as_flow(db, row) for row in rows[:limit])
+    return FlowPage(page, page[-1].id if len(rows) > limit else None)
+
+
+def _as_flow(db: Connection, row: Row) -> Flow:
+    return as_flow(row, db.rows(sql.COUNT_STEPS, (row[0],)))

@@ -1,5 +1,6 @@
 """Between rows and values."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import msgspec
 
 from dibs import limits as rules
 from dibs.clock import from_micros
-from dibs.job import SILENT, AttemptError, Claim, Job, Report, State
+from dibs.job import SILENT, AttemptError, Claim, Flow, FlowState, Job, OnFailure, Report, State
 from dibs.stores.sqlite.connect import Row
 
 _decode = msgspec.json.decode
@@ -34,6 +35,8 @@ class Attempt(NamedTuple):
     started_at: int
     cancel_asked: int
     errors: str
+    flow: bytes | None
+    step: str | None
 
 
 class _Error(msgspec.Struct, array_like=True, frozen=True):
@@ -75,8 +78,13 @@ def _moment(micros: int | None) -> Any:
     return None if micros is None else from_micros(micros)
 
 
-def as_job(row: Row) -> Job:
-    """A row of get.sql and its like."""
+def as_inputs(needs: Sequence[Row]) -> dict[str, Any]:
+    """The results among the rows of needs.sql, by name; a needed step that was gone has none."""
+    return {name: None if result is None else _decode(result) for name, met, result in needs if met}
+
+
+def as_job(row: Row, needs: Sequence[Row] = ()) -> Job:
+    """A row of get.sql and its like, with those of needs.sql if it is a step."""
     id_, queue, task, args, state, priority, run_at, created_at, attempts, max_attempts = row[:10]
     epoch, worker, locked_until, cancel_asked, started_at, finished_at, result = row[10:17]
     errors, key, flow, step, meta, report = row[17:]
@@ -104,12 +112,39 @@ def as_job(row: Row) -> Job:
         step=step,
         meta=_decode(meta),
         report=SILENT if report is None else _report_decoder.decode(report),
+        needs=tuple(need[0] for need in needs),
+        inputs=as_inputs(needs),
     )
 
 
-def as_claims(taken: list[tuple[int, list[Row]]], queue: str, worker: str, locked_until: int) -> list[Claim]:
-    """The rows of take.sql, by priority, each already in order."""
-    until = from_micros(locked_until)
+def as_flow(row: Row, counts: Sequence[Row]) -> Flow:
+    """A row of flow.sql, with those of count_steps.sql."""
+    id_, name, state, on_failure, created_at, finished_at, meta = row
+    return Flow(
+        id=as_uuid(id_),
+        name=name,
+        state=FlowState(state),
+        on_failure=OnFailure(on_failure),
+        created_at=from_micros(created_at),
+        finished_at=_moment(finished_at),
+        steps=dict.fromkeys(State, 0) | {State(state): count for state, count in counts},
+        meta=_decode(meta),
+    )
+
+
+class Taken(NamedTuple):
+    """What a claim got hold of."""
+
+    rows: list[tuple[int, list[Row]]]
+    """Those of take.sql by priority, each list in the order of the queue."""
+    locked_until: int
+    needs: dict[bytes, list[Row]]
+    """Those of needs.sql by job, for steps that need others."""
+
+
+def as_claims(taken: Taken, queue: str, worker: str) -> list[Claim]:
+    """What was taken, as values."""
+    until, needs = from_micros(taken.locked_until), taken.needs
     return [
         Claim(
             as_uuid(id_),
@@ -128,7 +163,8 @@ def as_claims(taken: list[tuple[int, list[Row]]], queue: str, worker: str, locke
             None if flow is None else as_uuid(flow),
             step,
             {} if meta == "{}" else _decode(meta),
+            {} if flow is None else as_inputs(needs.get(id_, ())),
         )
-        for priority, rows in taken
+        for priority, rows in taken.rows
         for run_at, id_, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta in rows
     ]

@@ -9,8 +9,8 @@ from dibs.clock import span_micros
 from dibs.job import Claim, Report
 from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
+from dibs.stores.sqlite import ending, flows
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.claiming import retire
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.rows import Attempt, blamed
 
@@ -20,34 +20,49 @@ _IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
 
 def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
     """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
-    if len(items) > 1 and all(item.kind == "succeeded" for item in items):
-        db.rows("SAVEPOINT dibs_all")
-        if _succeed_all(db, items, now):
-            db.rows("RELEASE dibs_all")
-            return [Verdict.ACCEPTED] * len(items)
-        db.rows("ROLLBACK TO dibs_all")
-        db.rows("RELEASE dibs_all")
-    return [_settle(db, item, now) for item in items]
+    if len(items) < 2 or not all(item.kind == "succeeded" and not item.steps for item in items):
+        return [_settle(db, item, now) for item in items]
+    jobs = [item.id.bytes for item in items]
+    if _copy_all(db, jobs, items, now):
+        _remove_all(db, jobs, now)
+        return [Verdict.ACCEPTED] * len(items)
+    copied = [item for item in items if _is_copied(db, item)]
+    _remove_all(db, [item.id.bytes for item in copied], now)
+    accepted = {id(item) for item in copied}
+    return [Verdict.ACCEPTED if id(item) in accepted else _settle(db, item, now) for item in items]
 
 
-def _succeed_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
-    ids = [item.id.bytes for item in items]
-    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(ids, items, strict=True)]
+def _copy_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> bool:
+    """Successes to the history; False if some of them are not there, because they are lost or came before."""
+    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(jobs, items, strict=True)]
     try:
-        if db.run_all(sql.SUCCEED, fences) < len(items):
-            return False
+        return db.run_all(sql.SUCCEED, fences) == len(items)
     except _IMPOSSIBLE:
         return False
-    db.run_all(sql.REMOVE, [(job,) for job in ids])
-    return True
+
+
+def _is_copied(db: Connection, item: Settled) -> bool:
+    try:
+        return db.row(sql.COPIED, (item.id.bytes, item.epoch, item.worker)) is not None
+    except _IMPOSSIBLE:
+        return False
+
+
+def _remove_all(db: Connection, jobs: Sequence[bytes], now: int) -> None:
+    """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
+    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(jobs):
+        ending.succeeded(db, jobs, now)
 
 
 def _settle(db: Connection, item: Settled, now: int) -> Verdict:
     job = item.id.bytes
     try:
-        if item.kind == "succeeded":
-            if db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
-                db.run(sql.REMOVE, (job,))
+        if item.steps:
+            if row := db.row(sql.HELD, (job, item.epoch, item.worker, now)):
+                _succeed_adding(db, Attempt(*row), item, now)
+                return Verdict.ACCEPTED
+        elif item.kind == "succeeded":
+            if _succeed(db, item, now):
                 return Verdict.ACCEPTED
         elif row := db.row(sql.HELD, (job, item.epoch, item.worker, now)):
             _end_attempt(db, Attempt(*row), item, now)
@@ -56,6 +71,26 @@ def _settle(db: Connection, item: Settled, now: int) -> Verdict:
     except _IMPOSSIBLE:
         again = None
     return Verdict.ACCEPTED if again else Verdict.LOST
+
+
+def _succeed(db: Connection, item: Settled, now: int) -> bool:
+    job = item.id.bytes
+    if not db.run(sql.SUCCEED, (job, item.epoch, item.worker, now, item.result)):
+        return False
+    if not db.run(sql.REMOVE, (job,)):
+        ending.succeeded(db, [job], now)
+    return True
+
+
+def _succeed_adding(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
+    """A success that adds steps to its flow, or a failure if they cannot be added; settled as it was sent."""
+    if problem := flows.add(db, attempt, item, now):
+        errors = blamed(attempt, now, problem)
+        ending.end(db, attempt.id, "failed", now, outcome=item.kind, errors=errors)
+        return
+    if attempt.flow is not None and not flows.is_running(db, attempt.flow):  # it stopped while this step was running
+        ending.cancel_not_started(db, attempt.flow, now)
+    _succeed(db, item, now)
 
 
 def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> None:
@@ -76,7 +111,7 @@ def _end_attempt(db: Connection, attempt: Attempt, item: Settled, now: int) -> N
             attempts -= 1
             run_at = attempt.run_at
     if state is not None:
-        retire(db, attempt.id, state, now, outcome=item.kind, errors=errors)
+        ending.end(db, attempt.id, state, now, outcome=item.kind, errors=errors)
     else:
         db.run(sql.PUT_BACK, (attempt.id, run_at, attempts, item.kind, errors))
 

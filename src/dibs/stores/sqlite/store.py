@@ -19,7 +19,11 @@ from dibs.job import (
     Claim,
     Enqueued,
     Filter,
+    Flow,
+    FlowPage,
+    FlowState,
     Job,
+    NewFlow,
     NewJob,
     Order,
     Page,
@@ -33,7 +37,7 @@ from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
-from dibs.stores.sqlite import changing, claiming, enqueueing, forks, looking, schema, settling, watching
+from dibs.stores.sqlite import changing, claiming, enqueueing, flows, forks, looking, schema, settling, watching
 from dibs.stores.sqlite.connect import Connection, translated
 from dibs.stores.sqlite.hands import CLOSED, Reader, T, Verb
 from dibs.stores.sqlite.neighbours import refuse_strangers
@@ -187,8 +191,8 @@ class SQLiteStore(BulkVerbs):
         known = rules.claimable(queue, worker, limit, lease, tasks)
         names = None if known is None else msgspec.json.encode(known).decode()
         wanted = claiming.Wanted(queue, worker, limit, span_micros(lease), names)
-        taken, locked_until = await self._write_few(lambda db, now: claiming.claim(db, wanted, now), limit)
-        return as_claims(taken, queue, worker, locked_until)
+        taken = await self._write_few(lambda db, now: claiming.claim(db, wanted, now), limit)
+        return as_claims(taken, queue, worker)
 
     async def heartbeat(
         self,
@@ -212,6 +216,22 @@ class SQLiteStore(BulkVerbs):
     async def sweep(self, limit: int = CHUNK) -> int:
         rules.limit(limit)
         return await self._write(lambda db, now: claiming.sweep(db, limit, now))
+
+    # --- flows ----------------------------------------------------------------------------------------------
+
+    async def start(self, flow: NewFlow) -> Enqueued:
+        admitted = rules.flow(flow, self._limits)
+        return await self._write_few(lambda db, now: flows.start(db.rows, admitted, now), len(admitted.steps))
+
+    async def flow(self, flow: UUID) -> Flow | None:
+        return await self._read(lambda db, _: looking.flow(db, flow))
+
+    async def flows(
+        self, states: Collection[FlowState] | None = None, after: UUID | None = None, limit: int = 100
+    ) -> FlowPage:
+        wanted = rules.flow_states(states)
+        rules.limit(limit)
+        return await self._read(lambda db, _: looking.flows(db, wanted, after, limit))
 
     # --- looking --------------------------------------------------------------------------------------------
 

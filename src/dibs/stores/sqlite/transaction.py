@@ -5,18 +5,22 @@ the file of the store. Nobody has to be woken: workers watch the file, and what 
 """
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import apsw
 
 from dibs import limits as rules
 from dibs.clock import Clock, system_clock, to_micros
 from dibs.errors import ConfigurationError, SchemaError
-from dibs.job import Enqueued, NewJob
+from dibs.job import Enqueued, NewFlow, NewJob
 from dibs.limits import Limits
 from dibs.stores.sqlite.enqueueing import Execute, enqueue_each
+from dibs.stores.sqlite.flows import start
 from dibs.stores.sqlite.neighbours import refuse_beside_handles
+
+T = TypeVar("T")
 
 OLDEST = (3, 35, 0)
 _BEGIN_FIRST = "no transaction is open on this connection: begin one, enqueue inside it, then commit"
@@ -34,15 +38,7 @@ def enqueue_with(
     A transaction has to be open. All of the jobs are stored in it, or none.
     """
     admitted = rules.admit(jobs, limits)
-    execute("SAVEPOINT dibs_enqueue", ())
-    try:
-        answers = enqueue_each(execute, admitted, to_micros(clock()))
-    except BaseException:
-        execute("ROLLBACK TO dibs_enqueue", ())
-        execute("RELEASE dibs_enqueue", ())
-        raise
-    execute("RELEASE dibs_enqueue", ())
-    return answers
+    return _all_or_nothing(execute, lambda: enqueue_each(execute, admitted, to_micros(clock())))
 
 
 def enqueue_in(
@@ -55,8 +51,41 @@ def enqueue_in(
     """Enqueue in the transaction that is open on the caller's connection, whatever driver it comes from."""
     rules.admit(jobs, limits)  # before a transaction is begun for nothing
     execute = executor(connection)
-    try:
+    with _tables_missed():
         return enqueue_with(execute, jobs, clock=clock, limits=limits)
+
+
+def start_in(
+    connection: Any,
+    flow: NewFlow,
+    *,
+    clock: Clock = system_clock,
+    limits: Limits = rules.DEFAULT,
+) -> Enqueued:
+    """Start a flow in the transaction that is open on the caller's connection, whatever driver it comes from."""
+    admitted = rules.flow(flow, limits)
+    execute = executor(connection)
+    with _tables_missed():
+        return _all_or_nothing(execute, lambda: start(execute, admitted, to_micros(clock())))
+
+
+def _all_or_nothing(execute: Execute, work: Callable[[], T]) -> T:
+    execute("SAVEPOINT dibs_enqueue", ())
+    try:
+        answer = work()
+    except BaseException:
+        execute("ROLLBACK TO dibs_enqueue", ())
+        execute("RELEASE dibs_enqueue", ())
+        raise
+    execute("RELEASE dibs_enqueue", ())
+    return answer
+
+
+@contextmanager
+def _tables_missed() -> Iterator[None]:
+    """Whatever the driver calls it."""
+    try:
+        yield
     except Exception as problem:
         if "no such table: dibs_" in str(problem):
             message = "this database holds no tables of dibs: set up a store on the same file first"

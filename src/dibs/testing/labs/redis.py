@@ -28,7 +28,7 @@ class LabStore(RedisStore):
         return scripts(_CLOCK)
 
     def _watcher(self) -> WatchClaim:
-        return _LabWatch(self._link)
+        return _LabWatch(self._link, self._scripts["sweep"])
 
 
 class _LabWatch(WatchClaim):

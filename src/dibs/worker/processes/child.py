@@ -17,10 +17,12 @@ from dibs import limits
 from dibs.arguments import Signature
 from dibs.attempt import Attempt, running
 from dibs.errors import Refused
-from dibs.job import Claim
+from dibs.job import Claim, NewJob
+from dibs.planning import Needs
 from dibs.worker.processes import raised, reference
 from dibs.worker.processes.frames import (
     LENGTH,
+    Add,
     Begun,
     Call,
     FromChild,
@@ -55,7 +57,7 @@ class Line:
             self._call = call
             self._socket.sendall(frame(Begun()))
 
-    def tell(self, call: Call, value: Progress | Log) -> None:
+    def tell(self, call: Call, value: Progress | Log | Add) -> None:
         """Say something during the call; what a thread of an earlier one says is not for the next one's job."""
         with self._sending:
             if self._call is call:
@@ -95,6 +97,11 @@ class RemoteAttempt(Attempt):
     def log(self, text: str) -> None:
         super().log(text)
         self._line.tell(self._call, Log(self._index, limits.clean(text, limits.ERROR_LENGTH)))
+
+    def add_step(self, name: str, job: NewJob, *, needs: Needs = ()) -> str:
+        super().add_step(name, job, needs=needs)
+        self._line.tell(self._call, Add(self._index, self.added[-1]))
+        return name
 
 
 class Terminated(SystemExit):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from dibs.job import Claim
+from dibs.job import Claim, NewStep
 from dibs.worker.processes.reference import Reference
 
 LENGTH = struct.Struct("!I")
@@ -61,6 +61,13 @@ class Log(msgspec.Struct, frozen=True, tag="log"):
     text: str
 
 
+class Add(msgspec.Struct, frozen=True, tag="add"):
+    """See ``Attempt.add_step``."""
+
+    index: int
+    step: NewStep
+
+
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
     """The result, as JSON."""
 
@@ -85,7 +92,7 @@ class Mixed(msgspec.Struct, frozen=True, tag="mixed"):
 
 
 ToChild = Call | Lease | Stop
-FromChild = Begun | Progress | Log | Returned | Raised | Mixed
+FromChild = Begun | Progress | Log | Add | Returned | Raised | Mixed
 
 _encode = msgspec.msgpack.Encoder().encode
 _to_child: "msgspec.msgpack.Decoder[ToChild]" = msgspec.msgpack.Decoder(ToChild)

@@ -15,7 +15,7 @@ from dibs.errors import ConfigurationError
 from dibs.task import Task
 from dibs.worker.processes import raised
 from dibs.worker.processes.failures import ProcessDied
-from dibs.worker.processes.frames import Begun, Call, Lease, Log, Mixed, Progress, Raised, Returned, Stop
+from dibs.worker.processes.frames import Add, Begun, Call, Lease, Log, Mixed, Progress, Raised, Returned, Stop
 from dibs.worker.processes.handle import ChildHandle
 from dibs.worker.processes.reference import check, refer, refuse_while_importing
 
@@ -154,6 +154,8 @@ class ProcessPool:
                     attempts[index].progress(fraction, note)
                 case Log(index, text):
                     attempts[index].log(text)
+                case Add(index, step):
+                    attempts[index].add_step(step.name, step.job, needs=step.needs)
                 case _:
                     return said
         return None

@@ -6,16 +6,16 @@
 -- ARGV[4]  lease in microseconds
 -- ARGV[5]  cmsgpack list of the tasks that the worker knows, or '' for any
 -- answers  1 if it stopped early to stay short and wants to be called again, else 0;
---          then for each claim: id, record, body
+--          a list of id and what it was given, for each step that needs others; then for each claim: id, record, body
 
 local queue, worker, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local settings = call('HGET', base .. 'settings', queue) or ''
 if string.find(settings, 'p', 1, true) then
-  return { 0 }
+  return { 0, {} }
 end
 needs_no_memory()
 if notice(queue) then
-  return { 1 }
+  return { 1, {} }
 end
 
 local known
@@ -96,7 +96,7 @@ while #taken < limit do
       if expired(r, hint, id) and recover(r, id) then
         take(r, id)
       end
-    elseif r then
+    elseif r and r[STATE] == 'q' then -- a step may have been cancelled with its flow just now
       leave(r, id)
       take(r, id)
     end
@@ -110,7 +110,8 @@ for _, c in ipairs(tasks) do
 end
 flush()
 
-local answers = { (#taken < limit and budget <= 0) and 1 or 0 }
+local of_flows, given = {}, {} -- steps, and what they were given
+local answers = { (#taken < limit and budget <= 0) and 1 or 0, given }
 for from = 1, #taken, CHUNK do
   local upto = math.min(from + CHUNK - 1, #taken)
   local keys = {}
@@ -120,7 +121,23 @@ for from = 1, #taken, CHUNK do
   local bodies = call('MGET', unpack(keys))
   for i = from, upto do
     local id, n = taken[i], #answers
+    if jobs[id][FLOW] ~= '' then
+      of_flows[#of_flows + 1] = id
+    end
     answers[n + 1], answers[n + 2], answers[n + 3] = id, packed[id], bodies[i - from + 1]
+  end
+end
+for from = 1, #of_flows, CHUNK do
+  local upto = math.min(from + CHUNK - 1, #of_flows)
+  local keys = {}
+  for i = from, upto do
+    keys[#keys + 1] = base .. 'i:' .. of_flows[i]
+  end
+  for i, inputs in ipairs(call('MGET', unpack(keys))) do
+    if inputs then
+      local n = #given
+      given[n + 1], given[n + 2] = of_flows[from + i - 1], inputs
+    end
   end
 end
 return answers

@@ -8,6 +8,13 @@
 --   r:<id>               string  the result, unless it is null
 --   e:<id>               list    the last ten attempts that went wrong, cmsgpack arrays
 --   p:<id>               string  what the handler last said: progress and note, behind a NUL the lines; if it did
+--   n:<id>               string  of a step that needs others: their names, a NUL behind each
+--   i:<id>               string  what a step was given: name, NUL, result, NUL for each need that is met
+--   g:<flow>             hash    a flow: state (r, s, f, c), on_failure (s stop, c continue), open (how many steps
+--                                are unfinished), created, finished (18 digits, or ''), name, meta (unless it is {})
+--   s:<flow>             hash    its steps: name to id. With the last of them go all keys of the flow
+--   d:<flow>             hash    the steps that need one: its name to their ids, one behind the other
+--   flows                zset    every flow: id by itself
 --   ids                  zset    every id, by itself: the order of find
 --   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0
 --   t:<queue>            set     tasks that may have an o:
@@ -16,7 +23,7 @@
 --   late:<queue>         zset    where those stand in the order: place, task. Only hints: checked when met
 --   f:<state>:<queue>    zset    finished jobs by finished_at
 --   k:<queue>            hash    busy keys: key to id
---   w:<queue>            zset    kept free for waiting jobs: id by itself
+--   w:<queue>            zset    waiting steps: id by itself
 --   queues               set     queues that may have jobs
 --   settings             hash    queue to letters: p paused, l lifo, - neither
 --   workers, info, held  zset, hash, hash   when seen; what it told; how many it runs
@@ -32,7 +39,7 @@ local now = clock()
 
 local STATE, ATTEMPTS, EPOCH, WORKER, LOCKED, STARTED, FINISHED = 1, 2, 3, 4, 5, 6, 7
 local CANCEL, OUTCOME, PRIORITY, MAX, QUEUE, TASK, KEY = 8, 9, 10, 11, 12, 13, 14
-local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19
+local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19 -- needs: how many are not met
 
 local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
 
@@ -118,6 +125,7 @@ end
 
 local sets, changed, packed = { n = 0 }, {}, {}
 local drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
+local moved = {} -- steps that have been taken from one index to another, and not sent yet
 
 local function put(key, value)
   local n = sets.n
@@ -211,6 +219,11 @@ end
 -- Take the job out of the index that its state put it in.
 local function leave(r, id)
   local state, queue = r[STATE], r[QUEUE]
+  if moved[id] then
+    flush() -- what is taken away goes out before what is added, so a second move must not join the first
+    sets, changed, moved = { n = 0 }, {}, {}
+    drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
+  end
   if state == 'q' then
     drop(order_key(queue, r[TASK]), place(r, id))
   elseif state == 'r' then
@@ -218,6 +231,8 @@ local function leave(r, id)
     drop(index_key('l', queue), lease)
     drop(index_key('x', queue), lease)
     hold(r[WORKER], -1)
+  elseif state == 'w' then
+    drop(index_key('w', queue), id)
   else
     drop(index_key('f:' .. state, queue), id)
   end
@@ -230,18 +245,29 @@ local function free_key(r, id)
   end
 end
 
--- Both of these come behind leave().
-local function finish(r, id, state)
+local steps -- what follows for the flow of a step; see steps.lua
+
+-- Both of these come behind leave(). alone: without what follows.
+local function finish(r, id, state, alone)
   r[STATE], r[FINISHED], r[LOCKED] = state, now, 0
   add(index_key('f:' .. state, r[QUEUE]), now, id)
   free_key(r, id)
   save(id)
+  if r[FLOW] ~= '' then
+    moved[id] = true
+    if not alone then
+      steps().ended(r, id)
+    end
+  end
 end
 
 local function put_back(r, id, run_at)
   r[STATE], r[RUN_AT], r[LOCKED] = 'q', run_at, 0
   stand(r[QUEUE], r[TASK], place(r, id))
   save(id)
+  if r[FLOW] ~= '' then
+    moved[id] = true
+  end
 end
 
 local function blame(r, id, problem, traceback)

@@ -16,18 +16,18 @@ for _, queue in ipairs(queues) do
 end
 local found = oldest(sources, tonumber(ARGV[1]))
 
-local gone = {}
+local ids = {}
+for i, entry in ipairs(found) do
+  ids[i] = entry[2]
+end
+if call('EXISTS', base .. 'flows') == 1 then -- or none of them can be a step
+  load(ids)
+end
 for _, entry in ipairs(found) do
-  local id = entry[2]
-  drop(entry[1], id)
-  drop(base .. 'ids', id)
-  for _, part in ipairs({ 'j:', 'b:', 'r:', 'e:', 'p:' }) do
-    gone[#gone + 1] = base .. part .. id
-  end
+  drop(entry[1], entry[2])
+  remove(jobs[entry[2]], entry[2])
 end
-for from = 1, #gone, CHUNK do
-  call('UNLINK', unpack(gone, from, math.min(from + CHUNK - 1, #gone)))
-end
+unlink()
 needs_no_memory()
 flush()
 

@@ -1,11 +1,11 @@
 -- Shared by find, count and change: walk the jobs that match a filter, newest id first, in short steps.
 --
 -- ARGV[1]  cmsgpack filter: ids, queues, tasks, states, workers, keys (lists, or 0 for any); created since,
---          created before, finished since, finished before (18 digits, or '' for any). ids: newest first, all
---          behind ARGV[2]
+--          created before, finished since, finished before (18 digits, or '' for any); flows (list, or 0 for any).
+--          ids: newest first, all behind ARGV[2]
 -- ARGV[2]  the id to start behind, or ''
 
-local EXAMINED = 4000 -- jobs looked at in one call
+local examined = 4000 -- jobs looked at in one call
 local FEW = 20000 -- when the indexes of the asked queues and states hold no more than this, they are read
 
 local filter = unpack_record(ARGV[1])
@@ -23,7 +23,8 @@ local function as_set(list)
 end
 
 local queues, tasks, states = as_set(filter[2]), as_set(filter[3]), as_set(filter[4])
-local workers, keys = as_set(filter[5]), as_set(filter[6])
+local workers, keys, flows = as_set(filter[5]), as_set(filter[6]), as_set(filter[11])
+local also = {} -- ids that matched before, whatever they look like now
 local created_since, created_before, finished_since, finished_before =
   filter[7], filter[8], filter[9], filter[10]
 
@@ -38,7 +39,10 @@ local function matches(r)
   if (states and not states[r[STATE]]) or (workers and not workers[r[WORKER]]) then
     return false
   end
-  if (keys and not keys[r[KEY]]) or not between(r[CREATED], created_since, created_before) then
+  if (keys and not keys[r[KEY]]) or (flows and not flows[r[FLOW]]) then
+    return false
+  end
+  if not between(r[CREATED], created_since, created_before) then
     return false
   end
   if finished_since ~= '' or finished_before ~= '' then
@@ -70,6 +74,8 @@ local function indexes()
     elseif state == 'r' then
       consider(base .. 'l:' .. queue, 1, 32)
       consider(base .. 'x:' .. queue, 1, 32)
+    elseif state == 'w' then
+      consider(base .. 'w:' .. queue, 1, 32)
     else
       consider(base .. 'f:' .. state .. ':' .. queue, 1, 32)
     end
@@ -79,7 +85,7 @@ local function indexes()
     return nil
   end
   for _, queue in ipairs(asked) do
-    for _, state in ipairs({ 'q', 'r', 's', 'f', 'c' }) do
+    for _, state in ipairs({ 'w', 'q', 'r', 's', 'f', 'c' }) do
       if not states or states[state] then
         consider_state(state, queue)
       end
@@ -91,37 +97,77 @@ local function indexes()
   return found
 end
 
-local function gather(found)
+-- The jobs of the asked flows; nil if too many.
+local function steps_of_flows()
+  local total, ids = 0, {}
+  for flow in pairs(flows) do
+    total = total + call('HLEN', base .. 's:' .. flow)
+  end
+  if total > FEW then
+    return nil
+  end
+  for flow in pairs(flows) do
+    for _, id in ipairs(call('HVALS', base .. 's:' .. flow)) do
+      ids[#ids + 1] = id
+    end
+  end
+  return ids
+end
+
+local function members(found)
   local ids = {}
+  for id in pairs(also) do
+    ids[#ids + 1] = id
+  end
   for _, index in ipairs(found) do
     for _, member in ipairs(call('ZRANGE', index[1], 0, -1)) do
       local id = sub(member, index[2], index[3])
-      if after == '' or id < after then
+      if not also[id] then
         ids[#ids + 1] = id
       end
     end
   end
+  return ids
+end
+
+-- Those behind the start, newest first; and whether there are more.
+local function gather(all)
+  local ids = {}
+  for _, id in ipairs(all) do
+    if after == '' or id < after then
+      ids[#ids + 1] = id
+    end
+  end
   table.sort(ids)
   local newest_first, n = {}, #ids
-  for i = 1, math.min(n, EXAMINED) do
+  for i = 1, math.min(n, examined) do
     newest_first[i] = ids[n + 1 - i]
   end
-  return newest_first, n > EXAMINED
+  return newest_first, n > examined
+end
+
+-- All jobs that can match, if they are few.
+local function candidates()
+  if flows then
+    return steps_of_flows()
+  end
+  local found = indexes()
+  return found and members(found)
 end
 
 -- Hand the ids of matching jobs to visit, until it answers false. Answers the last id looked at, or '' if
 -- there are no more jobs behind it.
 local function scan(visit)
   local ids, more
-  local few = type(filter[1]) ~= 'table' and indexes()
+  local few = type(filter[1]) ~= 'table' and candidates()
   if type(filter[1]) == 'table' then
     ids = filter[1]
   elseif few then
     ids, more = gather(few)
   else
     local from = after == '' and '+' or '(' .. after
-    ids = call('ZREVRANGEBYLEX', base .. 'ids', from, '-', 'LIMIT', 0, EXAMINED)
-    more = #ids == EXAMINED
+    ids = call('ZREVRANGEBYLEX', base .. 'ids', from, '-', 'LIMIT', 0, examined)
+    more = #ids == examined
   end
   local step = 500
   for from = 1, #ids, step do
@@ -129,7 +175,7 @@ local function scan(visit)
     load(part)
     for i, id in ipairs(part) do
       local r = jobs[id]
-      if r and matches(r) and not visit(id, r) then
+      if r and (matches(r) or also[id]) and not visit(id, r) then
         return from + i - 1 == #ids and not more and '' or id
       end
     end

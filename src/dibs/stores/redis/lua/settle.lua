@@ -1,7 +1,9 @@
 -- settle: record how claims ended, each fenced by job, epoch, worker and an unexpired lease.
 --
 -- ARGV[1]  cmsgpack list of settlements: id, epoch, worker, kind, text (the result, or the error), traceback,
---          delay in microseconds. kind: s succeeded, f failed, c cancelled, r retry, l released, z snoozed
+--          delay in microseconds; for a success that adds steps also: the steps, see bring.lua, and the name that
+--          they need and that is none of them, or ''. kind: s succeeded, f failed, c cancelled, r retry, l released,
+--          z snoozed
 -- answers  a letter for each: a accepted, l lost
 
 local function end_attempt(r, id, kind, text, traceback, delay)
@@ -12,6 +14,9 @@ local function end_attempt(r, id, kind, text, traceback, delay)
   if kind == 's' then
     if text ~= '' then
       put(base .. 'r:' .. id, text)
+      if r[FLOW] ~= '' then
+        steps().results[id] = text
+      end
     end
     finish(r, id, 's')
   elseif kind == 'f' or kind == 'c' then
@@ -31,20 +36,34 @@ local function end_attempt(r, id, kind, text, traceback, delay)
 end
 
 local items = unpack_record(ARGV[1])
-local ids, answers = {}, {}
+local ids, answers, succeeding = {}, {}, nil
 for i = 1, #items do
   ids[i] = items[i][1]
 end
 load(ids)
+for i = 1, #items do
+  local r = jobs[ids[i]]
+  if r and r[FLOW] ~= '' and items[i][4] == 's' then
+    succeeding = succeeding or {}
+    succeeding[#succeeding + 1] = r
+  end
+end
+if succeeding then
+  steps().expect(succeeding)
+end
 needs_no_memory()
 for i = 1, #items do
-  local id, epoch, worker, kind, text, traceback, delay = unpack(items[i])
+  local id, epoch, worker, kind, text, traceback, delay, new, adder = unpack(items[i])
   local r = jobs[id]
   local answer = 'l'
   if r then
     if held_by(r, worker, epoch) then
-      end_attempt(r, id, kind, text, traceback, delay)
       r[OUTCOME] = kind
+      if new then
+        add_steps(end_attempt, r, id, text, new, adder)
+      else
+        end_attempt(r, id, kind, text, traceback, delay)
+      end
       answer = 'a'
     elseif r[WORKER] == worker and r[EPOCH] == epoch and r[OUTCOME] == kind then
       answer = 'a'

@@ -2,7 +2,8 @@
 --
 -- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
 -- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
--- it is running and a claim has seen that its lease expired. "unmet" counts the steps that a waiting job still needs.
+-- it is running and a claim has seen that its lease expired. "flow" and "step" are set for steps of flows alone,
+-- "unmet" counts the steps that a waiting one still needs.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -44,8 +45,8 @@ CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
 -- At most one unfinished job for each key of a queue.
 CREATE UNIQUE INDEX dibs_keys ON dibs_jobs (queue, key) WHERE key IS NOT NULL;
 
--- Steps of a flow.
-CREATE INDEX dibs_flows ON dibs_jobs (flow) WHERE flow IS NOT NULL;
+-- Steps of a flow that are not finished. Plain jobs are not in it, and no claim has to change it.
+CREATE INDEX dibs_steps ON dibs_jobs (flow, step) WHERE flow IS NOT NULL;
 
 -- Finished jobs.
 CREATE TABLE dibs_history (
@@ -77,8 +78,50 @@ CREATE TABLE dibs_history (
 -- Pruning takes the oldest of each state; counting reads this index alone.
 CREATE INDEX dibs_finished ON dibs_history (state, finished_at, id, queue);
 
--- Steps of a flow.
-CREATE INDEX dibs_past_flows ON dibs_history (flow) WHERE flow IS NOT NULL;
+-- Steps of a flow that are finished.
+CREATE INDEX dibs_past_steps ON dibs_history (flow, state, step) WHERE flow IS NOT NULL;
+
+-- Flows that have jobs, finished or not.
+CREATE TABLE dibs_flows (
+    id          BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    name        TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
+    state       TEXT    NOT NULL CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled')),
+    on_failure  TEXT    NOT NULL CHECK (on_failure IN ('stop', 'continue')),
+    created_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    meta        TEXT    NOT NULL
+) WITHOUT ROWID;
+
+-- Flows of a state, listed by id.
+CREATE INDEX dibs_flow_states ON dibs_flows (state, id);
+
+-- Which step needs which, by the ids of their jobs; "name" is that of the needed one, "place" its place in the list.
+-- "epoch" is NULL for as long as the needed step stands for itself: its success meets the need, nothing is written and
+-- no result is copied for each of many. When that may change it says which success it was; 0: the step was gone by
+-- then and its result is null; -1: the need will not be met.
+CREATE TABLE dibs_needs (
+    step  BLOB    NOT NULL,
+    place INTEGER NOT NULL,
+    need  BLOB    NOT NULL,
+    name  TEXT    NOT NULL,
+    epoch INTEGER,
+    PRIMARY KEY (step, place)
+) WITHOUT ROWID;
+
+-- Who needs a step that just ended.
+CREATE INDEX dibs_needed ON dibs_needs (need);
+
+-- Results that were an input of a step and whose own job was requeued or removed since. They go with the flow.
+CREATE TABLE dibs_results (
+    job    BLOB    NOT NULL,
+    epoch  INTEGER NOT NULL,
+    flow   BLOB    NOT NULL,
+    result TEXT,
+    PRIMARY KEY (job, epoch)
+) WITHOUT ROWID;
+
+-- The kept results of a flow.
+CREATE INDEX dibs_flow_results ON dibs_results (flow);
 
 -- Queues that somebody paused or configured; the others have the defaults.
 CREATE TABLE dibs_queues (

@@ -1,2 +1,2 @@
 -- Finished jobs as a bulk verb sees them. {where} is what a filter makes of itself, see filters.py.
-SELECT id, state FROM dibs_history WHERE {where}
+SELECT id, state, flow FROM dibs_history WHERE {where}

@@ -1,4 +1,4 @@
--- Drop the oldest finished jobs that the retention does not keep; gives a row for each.
+-- Drop the oldest finished jobs that the retention does not keep. Steps of flows count, but stay: see prunable.sql.
 -- ?1 succeeded at or before, ?2 failed at or before, ?3 cancelled at or before (NULL keeps them), ?4 limit
 DELETE FROM dibs_history WHERE rowid IN (
     SELECT old FROM (
@@ -18,4 +18,4 @@ DELETE FROM dibs_history WHERE rowid IN (
         )
     )
     ORDER BY finished_at, id LIMIT ?4
-)
+) AND flow IS NULL

@@ -22,11 +22,13 @@ create table dibs.worker (
 create table dibs.flow (
     id uuid primary key,
     name text collate "C" not null,
-    state text collate "C" not null,
+    state text collate "C" not null default 'running',
+    on_failure text collate "C" not null default 'stop',
     created_at timestamptz not null,
     finished_at timestamptz,
+    flawed boolean not null default false, -- a step failed or was cancelled, once: look at how each ended
     meta json not null default '{}'
-);
+) with (fillfactor = 80);
 
 create table dibs.job (
     id uuid primary key,
@@ -35,7 +37,7 @@ create table dibs.job (
     locked_until timestamptz,              -- not null while running, valid or expired
     started_at timestamptz,
     epoch integer not null default 0,
-    needs integer not null default 0,      -- needs not met yet: waiting while there are any
+    unmet integer not null default 0,      -- how many needs are not met yet: waiting while there are any
     priority smallint not null,
     attempts smallint not null default 0,
     max_attempts smallint not null,
@@ -50,7 +52,10 @@ create table dibs.job (
     args json not null,
     meta json not null,
     errors json,
-    report jsonb                           -- what the handler last said; in no index, so that saying it is a HOT update
+    report jsonb,                          -- what the handler last said; in no index, so that saying it is a HOT update
+    needs text[] collate "C",              -- the steps that it needs, by name, and their ids
+    need_ids uuid[],
+    inputs json                            -- their results, by name; of a waiting step only those that are kept nowhere else
 ) with (
     -- More than half of each page is left free for the second, longer version that a claim writes of every row in it:
     -- at 50 a tenth of the claims were not HOT, at 40 all are.
@@ -61,13 +66,15 @@ create table dibs.job (
 );
 
 -- Serves dibs.claim: one queue, priority by priority, in the order of the queue.
-create index job_claim on dibs.job (queue, priority, run_at, id) where needs = 0;
+create index job_claim on dibs.job (queue, priority, run_at, id) where unmet = 0;
 -- Serves dibs.enqueue: at most one unfinished job of a key.
 create unique index job_key on dibs.job (queue, key) where key is not null;
 -- Serves flows: the steps of one.
 create index job_flow on dibs.job (flow) where flow is not null;
+-- Serves dibs.claim_next_step: steps of every queue, the longest due first.
+create index job_step on dibs.job (run_at, id) where flow is not null and unmet = 0;
 
--- Which step needs which: met when the other one has succeeded.
+-- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
 create table dibs.need (
     step uuid not null,
     needs uuid not null,
@@ -97,7 +104,10 @@ create table dibs.finished (
     meta json not null,
     errors json,
     result json,
-    report jsonb
+    report jsonb,
+    needs text[] collate "C",
+    need_ids uuid[],
+    inputs json
 ) partition by range (id);
 
 -- Ids from days that nobody made a partition for.
@@ -105,20 +115,7 @@ create table dibs.finished_other partition of dibs.finished default;
 
 -- Serves lists of what went wrong; what succeeded costs nothing here.
 create index finished_unsuccessful on dibs.finished (state, id) where state <> 'succeeded';
+-- Serves flows: the steps of one.
+create index finished_flow on dibs.finished (flow) where flow is not null;
 -- Serves dibs.prune and times in lists: a few bytes for every hundred pages.
 create index finished_time on dibs.finished using brin (finished_at);
-
--- Every job in one shape, for reading.
-create view dibs.jobs as
-select
-    id, queue, task, args,
-    case when needs > 0 then 'waiting' when locked_until is not null then 'running' else 'queued' end as state,
-    priority, run_at, created_at, attempts, max_attempts, epoch, worker, locked_until, cancel_asked, started_at,
-    null::timestamptz as finished_at, null::json as result, errors, key, flow, step, meta, report
-from dibs.job
-union all
-select
-    id, queue, task, args, state,
-    priority, run_at, created_at, attempts, max_attempts, epoch, worker, null, cancel_asked, started_at,
-    finished_at, result, errors, key, flow, step, meta, report
-from dibs.finished;

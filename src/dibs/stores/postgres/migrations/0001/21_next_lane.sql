@@ -10,7 +10,7 @@ begin
     return coalesce(
         (
             select job.priority from dibs.job
-            where job.queue = next_lane.queue and job.needs = 0
+            where job.queue = next_lane.queue and job.unmet = 0
                 and job.priority > lane and job.priority < coalesce(above, 32768)
             order by job.priority
             limit 1

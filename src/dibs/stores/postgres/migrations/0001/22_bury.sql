@@ -15,7 +15,7 @@ begin
         from (
             select job.id, job.locked_until is not null and (job.cancel_asked or job.attempts >= job.max_attempts) as over
             from dibs.job
-            where job.queue = bury.queue and job.priority = lane and job.needs = 0 and job.run_at <= moment
+            where job.queue = bury.queue and job.priority = lane and job.unmet = 0 and job.run_at <= moment
                 and (job.locked_until is null or job.locked_until <= moment)
                 and (tasks is null or job.task = any (tasks))
             order by job.run_at desc, job.id desc
@@ -26,7 +26,7 @@ begin
         from (
             select job.id, job.locked_until is not null and (job.cancel_asked or job.attempts >= job.max_attempts) as over
             from dibs.job
-            where job.queue = bury.queue and job.priority = lane and job.needs = 0 and job.run_at <= moment
+            where job.queue = bury.queue and job.priority = lane and job.unmet = 0 and job.run_at <= moment
                 and (job.locked_until is null or job.locked_until <= moment)
                 and (tasks is null or job.task = any (tasks))
             order by job.run_at, job.id

@@ -5,13 +5,19 @@ create function dibs.claim_newest(
 language sql volatile
 as $$
     with due as materialized (
-        select job.ctid as spot, job.id
+        select
+            job.ctid as spot, job.id, job.run_at, job.flow,
+            job.flow is not null and job.locked_until is not null
+                and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
         from dibs.job
-        where job.queue = claim_newest.queue and job.needs = 0 and job.priority = lane and job.run_at <= moment
+        where job.queue = claim_newest.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
             and (job.locked_until is null or job.locked_until <= moment)
             and (tasks is null or job.task = any (tasks))
         order by job.run_at desc, job.id desc
         limit wanted for update skip locked
+    ), fallen as materialized (
+        -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
+        select due.flow, due.run_at, due.id from due where due.fatal
     ), taken as (
         update dibs.job set
             worker = claim_newest.worker, locked_until = moment + lease, started_at = moment, outcome = null,
@@ -22,9 +28,13 @@ as $$
         from due
         where job.ctid = due.spot
             and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
+            and (due.flow is null or not exists (
+                select from fallen
+                where fallen.flow = due.flow and (fallen.run_at, fallen.id) > (due.run_at, due.id)
+            ))
         returning
             job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
-            job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta
+            job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs
     )
     select * from taken order by taken.run_at desc, taken.id desc
 $$;

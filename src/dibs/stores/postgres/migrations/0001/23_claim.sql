@@ -45,7 +45,7 @@ begin
         if lanes is null then
             lane := (
                 select job.priority from dibs.job
-                where job.queue = claim.queue and job.needs = 0 and job.priority > lane
+                where job.queue = claim.queue and job.unmet = 0 and job.priority > lane
                 order by job.priority
                 limit 1
             );
@@ -62,14 +62,20 @@ begin
             else
                 return query
                 with due as materialized (
-                    select job.ctid as spot, job.id
+                    select
+                        job.ctid as spot, job.id, job.run_at, job.flow,
+                        job.flow is not null and job.locked_until is not null
+                            and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
                     from dibs.job
-                    where job.queue = claim.queue and job.needs = 0 and job.priority = lane and job.run_at <= moment
+                    where job.queue = claim.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                         and (job.run_at, job.id) > (from_run_at, from_id)
                         and (job.locked_until is null or job.locked_until <= moment)
                         and (tasks is null or job.task = any (tasks))
                     order by job.run_at, job.id
                     limit wanted for update skip locked
+                ), fallen as materialized (
+                    -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
+                    select due.flow, due.run_at, due.id from due where due.fatal
                 )
                 -- The join walks what is due in its order and fetches each row by its address, so the rows come out
                 -- in that order. It has no other clause that an index could serve: there is no other plan.
@@ -82,9 +88,13 @@ begin
                 from due
                 where job.ctid = due.spot
                     and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
+                    and (due.flow is null or not exists (
+                        select from fallen
+                        where fallen.flow = due.flow and (fallen.run_at, fallen.id) < (due.run_at, due.id)
+                    ))
                 returning
                     job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
-                    job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta;
+                    job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs;
             end if;
             get diagnostics got = row_count;
             wanted := wanted - got;

@@ -21,7 +21,7 @@ begin
         if newest_first then
             locked := locked || array(
                 select job.id from dibs.job
-                where job.queue = claim_lock.queue and job.needs = 0 and job.priority = lane and job.run_at <= moment
+                where job.queue = claim_lock.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                     and (job.locked_until is null or job.locked_until <= moment)
                     and (tasks is null or job.task = any (tasks))
                 order by job.run_at desc, job.id desc
@@ -30,7 +30,7 @@ begin
         else
             locked := locked || array(
                 select job.id from dibs.job
-                where job.queue = claim_lock.queue and job.needs = 0 and job.priority = lane and job.run_at <= moment
+                where job.queue = claim_lock.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                     and (job.locked_until is null or job.locked_until <= moment)
                     and (tasks is null or job.task = any (tasks))
                 order by job.run_at, job.id

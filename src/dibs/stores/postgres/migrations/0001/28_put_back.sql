@@ -1,7 +1,7 @@
--- The part of dibs.settle for claims that send their job back to queued.
+-- The part of dibs.settle for claims that send their job back to queued: that of steps, or that of other jobs.
 create function dibs.put_back(
     ids uuid[], epochs integer[], workers text[], outcomes text[], errors text[], tracebacks text[],
-    delays interval[], moment timestamptz
+    delays interval[], moment timestamptz, of_steps boolean
 ) returns void
 language plpgsql volatile
 as $$
@@ -27,6 +27,7 @@ begin
             ) end
         from item
         where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment
+            and (job.flow is not null) = of_steps
         returning job.queue, job.run_at
     )
     select array_agg(distinct back.queue) filter (where back.run_at <= moment) into due from back;

@@ -1,8 +1,10 @@
 -- Records how claims ended; see Store.settle. Inputs: one array per property, all of one length; `outcomes` are
--- succeeded, retry, failed, cancelled, released, snoozed. Returns a verdict for each, in order: accepted or lost.
+-- succeeded, retry, failed, cancelled, released, snoozed; `steps` are those that a success adds to its flow, see
+-- dibs.add_steps. Returns a verdict for each, in order: accepted or lost.
 create function dibs.settle(
     ids uuid[], epochs integer[], workers text[], outcomes text[], results json[] default null,
-    errors text[] default null, tracebacks text[] default null, delays interval[] default null
+    errors text[] default null, tracebacks text[] default null, delays interval[] default null,
+    steps json[] default null
 ) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -19,6 +21,7 @@ as $$
 declare
     moment constant timestamptz := dibs.clock();
     ended integer;
+    ended_steps integer[];
 begin
     if not outcomes <@ array['succeeded', 'retry', 'failed', 'cancelled', 'released', 'snoozed']
         or array[cardinality(epochs), cardinality(workers), cardinality(outcomes)]
@@ -28,17 +31,18 @@ begin
     end if;
     if outcomes && array['retry', 'released', 'snoozed'] then
         -- Whether such a job ends or goes back depends on what others may be changing: nobody does from here on.
-        perform from dibs.job where job.id = any (ids) order by job.id for update;
+        perform from dibs.job where job.id = any (ids) and job.flow is null order by job.id for update;
     end if;
 
     with item as materialized (
-        select * from unnest(ids, epochs, workers, outcomes, results, errors, tracebacks)
-            as item (id, epoch, worker, outcome, result, error, traceback)
+        select * from unnest(ids, epochs, workers, outcomes, results, errors, tracebacks, steps)
+            as item (id, epoch, worker, outcome, result, error, traceback, steps)
+        where item.steps is null
         order by item.id
     ), gone as (
         delete from dibs.job using item
         where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = item.worker and job.locked_until > moment
-            and (
+            and job.flow is null and (
                 item.outcome in ('succeeded', 'failed', 'cancelled') or job.cancel_asked
                 or (item.outcome = 'retry' and job.attempts >= job.max_attempts)
             )
@@ -67,8 +71,13 @@ begin
         return array_fill('accepted'::text, array[cardinality(ids)]);
     end if;
     if outcomes && array['retry', 'released', 'snoozed'] then
-        perform dibs.put_back(ids, epochs, workers, outcomes, errors, tracebacks, delays, moment);
+        perform dibs.put_back(ids, epochs, workers, outcomes, errors, tracebacks, delays, moment, of_steps => false);
     end if;
-    return dibs.verdicts(ids, epochs, workers, outcomes);
+    if steps is not null or exists (select from dibs.job where job.id = any (ids) and job.flow is not null) then
+        ended_steps := dibs.settle_steps(
+            ids, epochs, workers, outcomes, results, errors, tracebacks, delays, steps, moment
+        );
+    end if;
+    return dibs.verdicts(ids, epochs, workers, outcomes, ended_steps);
 end
 $$;

@@ -1,7 +1,7 @@
 -- Records how one claim ended. Returns the verdict: accepted or lost.
 create function dibs.settle_one(
     id uuid, epoch integer, worker text, outcome text default 'succeeded', result json default null,
-    error text default null, traceback text default '', delay interval default '0'
+    error text default null, traceback text default '', delay interval default '0', steps json default null
 ) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -16,7 +16,7 @@ begin
     end if;
     return (dibs.settle(
         array[id], array[epoch], array[worker], array[outcome], array[result], array[error], array[traceback],
-        array[delay]
+        array[delay], array[steps]
     ))[1];
 end
 $$;

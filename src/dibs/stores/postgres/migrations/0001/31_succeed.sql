@@ -19,7 +19,7 @@ begin
     ), gone as (
         delete from dibs.job using item
         where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = succeed.worker
-            and job.locked_until > moment
+            and job.locked_until > moment and job.flow is null
         returning job.*, item.result
     )
     insert into dibs.finished (
@@ -32,6 +32,12 @@ begin
         report
     from gone;
     get diagnostics accepted = row_count;
+    if accepted < cardinality(ids) then
+        -- Some are lost, or steps: their flow has to be locked before they are.
+        accepted := accepted + dibs.succeed_steps(
+            ids, epochs, array_fill(worker, array[cardinality(ids)]), results, moment
+        );
+    end if;
     if accepted = cardinality(ids) then
         return array_fill('accepted'::text, array[accepted]);
     end if;

@@ -12,6 +12,7 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
+    of_steps boolean;
     pulses text[];
 begin
     if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
@@ -25,25 +26,30 @@ begin
     on conflict (name) do update
     set seen_at = moment, info = coalesce(heartbeat.info, known.info);
 
-    with item as materialized (
-        select * from unnest(ids, epochs, reports) with ordinality as item (id, epoch, report, place)
-        order by item.id
-    ), held as (
-        update dibs.job set
-            locked_until = greatest(job.locked_until, moment + lease),
-            report = case when item.report is null then job.report
-                else dibs.cleaned_report(item.report, job.attempts, moment) end
-        from item
-        where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = heartbeat.worker
-            and job.locked_until > moment
-        returning job.id, job.epoch, job.cancel_asked
-    )
-    select array_agg(
-        case when held.id is null then 'lost' when held.cancel_asked then 'cancel' else 'held' end
-        order by item.place
-    )
-    into pulses
-    from item left join held on held.id = item.id and held.epoch = item.epoch;
+    -- Steps come after all others: that is the order in which a settle locks them.
+    foreach of_steps in array array[false, true] loop
+        with item as materialized (
+            select * from unnest(ids, epochs, reports) with ordinality as item (id, epoch, report, place)
+            order by item.id
+        ), held as (
+            update dibs.job set
+                locked_until = greatest(job.locked_until, moment + lease),
+                report = case when item.report is null then job.report
+                    else dibs.cleaned_report(item.report, job.attempts, moment) end
+            from item
+            where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = heartbeat.worker
+                and job.locked_until > moment and (job.flow is not null) = of_steps
+            returning job.id, job.epoch, job.cancel_asked
+        )
+        select array_agg(
+            case when held.id is null then coalesce(pulses[item.place], 'lost')
+                when held.cancel_asked then 'cancel' else 'held' end
+            order by item.place
+        )
+        into pulses
+        from item left join held on held.id = item.id and held.epoch = item.epoch;
+        exit when pulses is null or 'lost' <> all (pulses);
+    end loop;
     return coalesce(pulses, '{}');
 end
 $$;

@@ -6,14 +6,19 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    expired uuid[];
+    plain uuid[];
     over uuid[];
-    due text[];
+    steps uuid[];
+    one uuid;
+    touched integer;
 begin
-    select array_agg(late.id), array_agg(late.id) filter (where late.over)
-    into expired, over
+    select
+        array_agg(late.id) filter (where late.flow is null),
+        array_agg(late.id) filter (where late.flow is null and late.over),
+        array_agg(late.id order by late.locked_until, late.id) filter (where late.flow is not null)
+    into plain, over, steps
     from (
-        select job.id, job.cancel_asked or job.attempts >= job.max_attempts as over
+        select job.id, job.flow, job.locked_until, job.cancel_asked or job.attempts >= job.max_attempts as over
         from dibs.job
         where job.locked_until <= moment
         order by job.locked_until, job.id
@@ -22,19 +27,19 @@ begin
     if over is not null then
         perform dibs.end_expired(over, moment);
     end if;
-    with back as (
-        update dibs.job set
-            locked_until = null,
-            errors = dibs.with_error(
-                job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
-            )
-        where job.id = any (expired)
-        returning job.queue
-    )
-    select array_agg(distinct back.queue) into due from back;
-    if due is not null then
-        perform dibs.wake(due);
-    end if;
-    return coalesce(cardinality(expired), 0);
+    perform dibs.recover(plain, moment);
+    touched := coalesce(cardinality(plain), 0);
+    foreach one in array coalesce(steps, '{}') loop
+        -- Looked at again: the end of one before it may have asked to cancel it.
+        if exists (
+            select from dibs.job where job.id = one and (job.cancel_asked or job.attempts >= job.max_attempts)
+        ) then
+            touched := touched + dibs.end_expired(array[one], moment);
+        else
+            perform dibs.recover(array[one], moment);
+            touched := touched + 1;
+        end if;
+    end loop;
+    return touched;
 end
 $$;

@@ -36,7 +36,7 @@ begin
         select job.id
         from dibs.job
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
-            and case when job.needs > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
+            and case when job.unmet > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
                 = any (wanted)
             and (after is null or job.id < after) and (ids is null or job.id = any (ids))
             and (queues is null or job.queue = any (queues)) and (tasks is null or job.task = any (tasks))

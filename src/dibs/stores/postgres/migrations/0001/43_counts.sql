@@ -14,11 +14,11 @@ begin
     with open as (
         select
             job.queue,
-            count(*) filter (where job.needs > 0) as waiting,
-            count(*) filter (where job.needs = 0 and job.locked_until is null) as queued,
+            count(*) filter (where job.unmet > 0) as waiting,
+            count(*) filter (where job.unmet = 0 and job.locked_until is null) as queued,
             count(*) filter (where job.locked_until is not null) as running,
-            count(*) filter (where job.needs = 0 and job.locked_until is null and job.run_at > moment) as scheduled,
-            min(job.run_at) filter (where job.needs = 0 and job.locked_until is null and job.run_at <= moment)
+            count(*) filter (where job.unmet = 0 and job.locked_until is null and job.run_at > moment) as scheduled,
+            min(job.run_at) filter (where job.unmet = 0 and job.locked_until is null and job.run_at <= moment)
                 as oldest_due
         from dibs.job group by job.queue
     ), closed as (

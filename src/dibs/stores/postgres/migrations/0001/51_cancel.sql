@@ -8,31 +8,34 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    chunk constant uuid[] := array(
-        select dibs.matching(dibs.chosen(which), array['waiting', 'queued', 'running'], after, max_jobs)
-    );
-    touched integer;
+    states constant text[] := array['waiting', 'queued', 'running'];
+    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    last uuid := dibs.last_of(chunk, max_jobs);
+    flows uuid[];
+    ending uuid[];
+    asking uuid[];
 begin
-    perform from dibs.job where job.id = any (chunk) order by job.id for update;
-    with gone as (
-        delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null)
-        returning *
-    ), kept as (
-        insert into dibs.finished (
-            id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, queue, task, key, flow, step, args, meta, errors, report
-        )
-        select
-            id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, true,
-            'cancelled', worker, queue, task, key, flow, step, args, meta, errors, report
-        from gone
-        returning 1
-    ), asked as (
-        update dibs.job set cancel_asked = true
-        where job.id = any (chunk) and not force and job.locked_until is not null
-        returning 1
-    )
-    select (select count(*) from kept) + (select count(*) from asked) into touched;
-    return query select touched, dibs.last_of(chunk, max_jobs);
+    perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
+    flows := dibs.lock_flows(chunk);
+    if flows is not null then
+        select again.chunk, again.next_after into chunk, last
+        from dibs.match_again(which, states, after, max_jobs, flows, chunk) as again;
+        perform dibs.lock_steps(chunk, flows);
+    end if;
+    select
+        array_agg(job.id order by job.id desc) filter (where force or job.locked_until is null),
+        array_agg(job.id order by job.id) filter (where not force and job.locked_until is not null)
+    into ending, asking
+    from dibs.job where job.id = any (chunk);
+    if asking is not null then
+        update dibs.job set cancel_asked = true where job.id = any (asking);
+    end if;
+    if ending is not null then
+        perform dibs.finish(ending, moment, 'cancelled', asked => true);
+    end if;
+    if flows is not null and ending is not null then
+        perform dibs.steps_ended(ending, moment);
+    end if;
+    return query select coalesce(cardinality(ending), 0) + coalesce(cardinality(asking), 0), last;
 end
 $$;

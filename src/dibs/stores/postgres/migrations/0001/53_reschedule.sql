@@ -12,7 +12,10 @@ declare
     due text[];
 begin
     perform dibs.check_times(array[reschedule.run_at]);
-    perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
+    if dibs.lock_flows(chunk) is not null then
+        perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    end if;
     with moved as (
         update dibs.job set run_at = reschedule.run_at
         where job.id = any (chunk) and job.locked_until is null

@@ -10,7 +10,10 @@ declare
     chunk constant uuid[] := array(select dibs.matching(dibs.chosen(which), array['waiting', 'queued'], after, max_jobs));
     touched integer;
 begin
-    perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
+    if dibs.lock_flows(chunk) is not null then
+        perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    end if;
     update dibs.job set priority = reprioritise.priority::smallint
     where job.id = any (chunk) and job.locked_until is null;
     get diagnostics touched = row_count;

@@ -9,26 +9,38 @@ as $$
 declare
     states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
         || case when force then array['running'] else '{}' end;
-    chunk constant uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    last uuid := dibs.last_of(chunk, max_jobs);
+    flows uuid[];
     touched integer := 0;
     gone integer;
 begin
-    perform from dibs.job where job.id = any (chunk) order by job.id for update;
+    perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
     loop
         with dropped as (
-            delete from dibs.job where job.id = any (chunk) and (force or job.locked_until is null) returning 1
+            delete from dibs.job
+            where job.id = any (chunk) and job.flow is null and (force or job.locked_until is null) returning 1
         ), forgotten as (
-            delete from dibs.finished where finished.id = any (chunk) returning 1
+            delete from dibs.finished where finished.id = any (chunk) and finished.flow is null returning 1
         )
         select (select count(*) from dropped) + (select count(*) from forgotten) into gone;
         touched := touched + gone;
         -- A job that was just moved from one table to the other may have been in neither: look again.
         exit when touched >= cardinality(chunk) or not exists (
-            select from dibs.job where job.id = any (chunk) and (force or job.locked_until is null)
+            select from dibs.job
+            where job.id = any (chunk) and job.flow is null and (force or job.locked_until is null)
             union all
-            select from dibs.finished where finished.id = any (chunk)
+            select from dibs.finished where finished.id = any (chunk) and finished.flow is null
         );
     end loop;
-    return query select touched, dibs.last_of(chunk, max_jobs);
+    if touched < cardinality(chunk) then
+        flows := dibs.lock_flows(chunk);
+    end if;
+    if flows is not null then
+        select again.chunk, again.next_after into chunk, last
+        from dibs.match_again(which, states, after, max_jobs - touched, flows, chunk) as again;
+        touched := touched + dibs.delete_steps(chunk, flows, force, dibs.clock());
+    end if;
+    return query select touched, last;
 end
 $$;

@@ -10,17 +10,27 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
+    plain uuid[];
+    steps uuid[];
     touched integer;
 begin
-    delete from dibs.finished where finished.id in (
-        select old.id from dibs.finished as old
+    select array_agg(old.id) filter (where old.flow is null), array_agg(old.id) filter (where old.flow is not null)
+    into plain, steps
+    from (
+        select old.id, old.flow from dibs.finished as old
         where old.finished_at <= moment - least(succeeded, failed, cancelled)
             and old.finished_at <= moment - case old.state
                 when 'succeeded' then succeeded when 'failed' then failed else cancelled end
         order by old.finished_at, old.id
         limit max_jobs
-    );
+    ) as old;
+    -- One that was requeued meanwhile may have finished again.
+    delete from dibs.finished
+    where finished.id = any (plain) and finished.finished_at <= moment - least(succeeded, failed, cancelled);
     get diagnostics touched = row_count;
+    if steps is not null then
+        touched := touched + dibs.prune_steps(steps, moment - least(succeeded, failed, cancelled));
+    end if;
     delete from dibs.worker
     where seen_at <= moment - interval '1 day'
         and not exists (select from dibs.job where job.worker = worker.name and job.locked_until is not null);

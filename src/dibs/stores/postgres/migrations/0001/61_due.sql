@@ -17,7 +17,7 @@ begin
             exit when lane is null;
             if exists (
                 select from dibs.job
-                where job.queue = named and job.needs = 0 and job.priority = lane and job.run_at <= moment
+                where job.queue = named and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                     and (job.locked_until is null or job.locked_until <= moment)
                 order by job.run_at, job.id
             ) then

@@ -1,16 +1,19 @@
--- Grants a role what it needs and no more: 'producer' enqueues and looks its jobs up, 'worker' also claims and settles,
+-- Grants a role what it needs and no more: 'producer' enqueues, starts flows and looks them up, 'worker' also claims and settles,
 -- 'operator' does everything. The functions run with the rights of their owner, so no table is granted to anybody.
 create function dibs.allow(role name, purpose text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    producing constant text[] := array['enqueue', 'enqueue_arrays', 'enqueue_many', 'get', 'new_id', 'wake'];
+    producing constant text[] := array[
+        'enqueue', 'enqueue_arrays', 'enqueue_many', 'start_flow', 'get', 'get_flow', 'new_id', 'wake'
+    ];
     working constant text[] := array[
-        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days', 'due'
+        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days',
+        'due', 'claim_next_step', 'complete_step', 'fail_step', 'extend_step'
     ];
     operating constant text[] := array[
-        'find', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
+        'find', 'find_flows', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
         'pause', 'resume', 'configure'
     ];
     granted constant text[] := case purpose

@@ -1,0 +1,21 @@
+"""Stores with one fault each. The contract has to catch every one of them: see test_broken_stores.
+
+``@caught_by`` names the tests that must fail; each fault is one that a real store could have.
+"""
+
+from tests.contract.broken import claiming, enqueueing, fence, flows, handlers, leases, operators
+from tests.contract.broken.base import CAUGHT_BY, lab_of
+from tests.contract.broken.fence import LooseFence
+
+__all__ = [
+    "CAUGHT_BY",
+    "LooseFence",
+    "claiming",
+    "enqueueing",
+    "fence",
+    "flows",
+    "handlers",
+    "lab_of",
+    "leases",
+    "operators",
+]

@@ -1,0 +1,76 @@
+"""Stores that lose the order, a key, or half of a call."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from dibs import limits as rules
+from dibs.job import (
+    Enqueued,
+    NewJob,
+)
+from dibs.limits import Admitted
+from dibs.stores.memory import MemoryStore
+from dibs.stores.memory.records import Record
+from tests.contract.broken.base import caught_by
+
+
+@caught_by(
+    "test_order::test_jobs_of_one_bulk_call_are_claimed_in_their_order",
+    "test_order::test_jobs_of_one_bulk_call_are_claimed_in_their_order_one_by_one",
+)
+class BulkWithoutOrder(MemoryStore):
+    """As if each row of a bulk call had been written at a time of its own, in no order."""
+
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        return super()._add(job, now - timedelta(microseconds=hash(job.id) % 7))
+
+
+@caught_by("test_enqueue::test_one_refused_job_keeps_the_whole_call_out")
+class HalfStored(MemoryStore):
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        rules.bulk(len(jobs), "jobs")
+        return [answer for job in jobs for answer in await super(HalfStored, self).enqueue([job])]
+
+
+@caught_by(
+    "test_enqueue::test_a_known_id_is_not_stored_again",
+    "test_enqueue::test_an_id_sent_again_leaves_a_finished_job_alone",
+)
+class IdSentAgainStartsOver(MemoryStore):
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        if job.id in self._jobs:
+            self._drop(self._jobs[job.id])
+        return super()._add(job, now)
+
+
+@caught_by("test_enqueue::test_run_at_keeps_its_microseconds", "test_order::test_one_microsecond_decides")
+class Milliseconds(MemoryStore):
+    def _put_back(self, record: Record, run_at: datetime) -> None:
+        super()._put_back(record, run_at.replace(microsecond=run_at.microsecond // 1000 * 1000))
+
+
+@caught_by("test_enqueue::test_arguments_come_back_as_they_were")
+class NumbersAsFloats(MemoryStore):
+    """What comes of decoding arguments in Lua or JavaScript."""
+
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        answer = super()._add(job, now)
+        record = self._jobs[answer.id]
+        if record.args.lstrip("-").isdigit():
+            record.args = f"{float(record.args):.0f}"
+        return answer
+
+
+@caught_by("test_keys::test_a_key_is_free_when_its_job_is_finished")
+class KeysStayBusy(MemoryStore):
+    def _free_key(self, record: Record) -> None:
+        pass
+
+
+@caught_by("test_keys::test_one_key_in_two_queues_is_two_keys")
+class KeysForTheWholeStore(MemoryStore):
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        for lane in self._lanes.values():
+            if job.key is not None and job.key in lane.keys:
+                return Enqueued(lane.keys[job.key], created=False)
+        return super()._add(job, now)
