@@ -144,7 +144,7 @@ def due(schedule: Schedule, last: datetime | None, now: datetime) -> list[dateti
     ``last`` is any moment, not only a tick: enqueue what is due, then move it on to ``now``, never back. None means
     that nobody has looked before, so nothing has been missed. Look more often than once in :data:`GRACE`, or ticks
     that come closer together are missed by those who are there. A worker with an older ``last`` than others gets no
-    tick that they did not get or did not all miss. After a clock was set back ``last`` lies ahead: nothing is due. While
+    tick that they did not get or did not all miss. After a clock was set back ``last`` lies ahead: none is due. While
     a schedule is paused nothing is due; move ``last`` on all the same, or the ticks of the pause will count as missed.
     """
     if schedule.paused:
