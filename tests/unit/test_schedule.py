@@ -2,7 +2,6 @@
 
 import asyncio
 from bisect import bisect
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -27,9 +26,10 @@ NOON = NEW_YEAR + 12 * HOUR
 
 
 def schedule(**fields: Any) -> Schedule:
+    given: dict[str, Any] = {"name": "report", "task": "make_report"}
     if "every" not in fields:
-        fields = {"cron": "0 * * * *"} | fields
-    return check(Schedule(**{"name": "report", "task": "make_report"} | fields))
+        given["cron"] = "0 * * * *"
+    return check(Schedule(**given | fields))
 
 
 def hours(found: list[datetime]) -> list[int]:
@@ -296,14 +296,12 @@ def test_jobs_of_a_schedule_that_must_not_overlap_share_a_key(name: str) -> None
 
 # --- in a store -------------------------------------------------------------------------------
 
-urls = pytest.mark.parametrize("url", [lambda path: "memory://", lambda path: f"sqlite:///{path}/jobs.db"])
+urls = pytest.mark.parametrize("url", ["memory://", "sqlite:///{path}/jobs.db"])
 
 
 @urls
-async def test_a_tick_is_stored_once_by_fifty_workers_also_after_its_job_has_finished(
-    url: Callable[[Path], str], tmp_path: Path
-) -> None:
-    store = open_store(url(tmp_path))
+async def test_a_tick_is_stored_once_by_fifty_workers_also_after_its_job_has_finished(url: str, tmp_path: Path) -> None:
+    store = open_store(url.format(path=tmp_path))
     await store.setup()
     try:
         job = job_for(schedule(), NOON)
@@ -319,9 +317,9 @@ async def test_a_tick_is_stored_once_by_fifty_workers_also_after_its_job_has_fin
 
 @urls
 async def test_a_tick_is_left_out_while_the_last_one_is_unfinished_if_they_must_not_overlap(
-    url: Callable[[Path], str], tmp_path: Path
+    url: str, tmp_path: Path
 ) -> None:
-    store = open_store(url(tmp_path))
+    store = open_store(url.format(path=tmp_path))
     await store.setup()
     try:
         jobs = [job_for(schedule(overlap="skip"), NEW_YEAR - number * HOUR) for number in (3, 2, 1)]
@@ -339,21 +337,21 @@ async def test_a_tick_is_left_out_while_the_last_one_is_unfinished_if_they_must_
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kolkata")
 RHYTHMS: tuple[dict[str, Any], ...] = (
     {"cron": "30 2 * * *"},
-    {"cron": "0 * * * *"},
-    {"cron": "*/20 1-3 * * *"},
+    {"cron": "0 * * * SUN"},  # the day on which clocks change
+    {"cron": "*/20 1-3 * * SUN"},
     {"cron": "15,45 2 * * *"},
     {"cron": "0 */6 * * *"},
     {"cron": "0 9 * * MON-FRI"},
     {"cron": "0 0 L * *"},
     {"every": timedelta(hours=5)},
-    {"every": timedelta(minutes=97), "starts_at": NEW_YEAR + 7 * SECOND},
+    {"every": timedelta(minutes=197), "starts_at": NEW_YEAR + 7 * SECOND},
     {"every": timedelta(days=1)},
 )
 
 
 def of_a_year(number: int, missed: str) -> Schedule:
     rhythm = RHYTHMS[number % len(RHYTHMS)]
-    zone = {"zone": ZONES[number // len(RHYTHMS) % len(ZONES)]} if "cron" in rhythm else {}
+    zone = {"zone": ZONES[(number + number // len(RHYTHMS)) % len(ZONES)]} if "cron" in rhythm else {}
     return schedule(name=f"schedule-{number}", missed=missed, ends_at=NEW_YEAR + 365 * DAY, **rhythm, **zone)
 
 
@@ -369,12 +367,12 @@ def looks_of_a_year(every_tick: list[datetime], dice: Random) -> list[datetime]:
 
 
 def enqueued_in_a_year(made: Schedule, looks: list[datetime], dice: Random) -> list[UUID]:
-    """What fifty workers enqueue. One in ten of them has not heard what was handled since it last looked itself."""
+    """What fifty workers enqueue. One in twenty has not heard what was handled since it last looked itself."""
     handled, own = NEW_YEAR, [NEW_YEAR] * 50
     found: list[UUID] = []
     for now in looks:
         worker = dice.randrange(50)
-        last = own[worker] if dice.random() < 0.1 else handled
+        last = own[worker] if dice.random() < 0.05 else handled
         found += [job_for(made, tick).id for tick in due(made, last, now)]
         handled = own[worker] = now
     return found
@@ -392,11 +390,11 @@ def expected_in_a_year(missed: str, every_tick: list[datetime], looks: list[date
     return expected
 
 
-@pytest.mark.parametrize("missed", ["all", "one", "skip"])
-def test_a_year_of_a_hundred_schedules_and_fifty_workers_gives_each_tick_once(missed: str) -> None:
+@pytest.mark.parametrize(("missed", "numbers"), [("all", range(34)), ("one", range(34, 67)), ("skip", range(67, 100))])
+def test_a_year_of_a_hundred_schedules_and_fifty_workers_gives_each_tick_once(missed: str, numbers: range) -> None:
     stored: set[UUID] = set()
     count = 0
-    for number in range(100):
+    for number in numbers:
         made, dice = of_a_year(number, missed), Random(number)
         every_tick = ticks(made, NEW_YEAR, NEW_YEAR + 365 * DAY, 10_000)
         looks = looks_of_a_year(every_tick, dice)
@@ -404,4 +402,4 @@ def test_a_year_of_a_hundred_schedules_and_fifty_workers_gives_each_tick_once(mi
         assert set(enqueued_in_a_year(made, looks, dice)) == expected
         stored |= expected
         count += len(expected)
-    assert len(stored) == count > 50_000
+    assert len(stored) == count > 20_000
