@@ -571,6 +571,20 @@ class PagesSkipOne(MemoryStore):
         return Page(page.jobs[1:], page.after) if after is not None else page
 
 
+@caught_by("test_kept::test_a_lower_rank_does_not_replace_a_higher_one")
+class RankIsIgnored(MemoryStore):
+    async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
+        await super().keep(kind, dict.fromkeys(values))
+        await super().keep(kind, values, rank=rank)
+
+
+@caught_by("test_kept::test_what_cannot_be_kept_is_refused_and_nothing_of_the_call_is_kept")
+class HalfKept(MemoryStore):
+    async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
+        for name, value in values.items():
+            await super().keep(kind, {name: value}, rank=rank)
+
+
 # --- what a handler gave ----------------------------------------------------------------------
 
 

@@ -85,6 +85,7 @@ KNOWN_BY_STORIES = (
     "RequeueStartsTheEpochOver",
     "RetryForgetsTheCancel",
     "SweepWithoutLimit",
+    "RankIsIgnored",
 )
 
 

@@ -40,6 +40,7 @@ MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 QUEUES = ("a", "b", "ü b")
 TASKS = ("t1", "t2", "t3")
 WORKERS = ("ann", "bob")
+KINDS = ("k1", "k2")
 KEYS = (None, None, "k1", "k2")
 LEASES = (SECOND, 30 * SECOND, 60 * SECOND)
 OFFSETS = (None, None, -5 * SECOND, timedelta(0), MICROSECOND, SECOND, 5 * SECOND)
@@ -81,6 +82,7 @@ ACTIONS = (
     "prune",
     "look",
     "set_up_a_queue",
+    *("keep",) * 2,
 )
 """What happens in a story, as often as it is named."""
 
@@ -204,6 +206,7 @@ class Agreement(RuleBasedStateMachine):
     def compare_tables(self) -> None:
         self.both("counts")
         self.both("workers")
+        self.both("kept", KINDS)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -354,6 +357,13 @@ class Agreement(RuleBasedStateMachine):
             self.tell(what, queue)
         else:
             self.tell("configure", queue, order=Order(what))
+
+    def keep(self, draw: Draw) -> None:
+        """What is no job: some is kept, some forgotten, now and then by somebody who comes too late."""
+        what = st.sampled_from((None, {"n": 1}, {"n": 2.5, "ü": [None]}))
+        values = draw(st.dictionaries(st.sampled_from(("x", "ü b")), what, max_size=2))
+        self.tell("keep", draw(st.sampled_from(KINDS)), values, rank=draw(st.integers(0, 3)))
+        self.both("kept", KINDS)
 
 
 def _nth(remembered: Sequence[T], n: int) -> T:

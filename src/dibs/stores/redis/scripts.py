@@ -24,6 +24,8 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "counts": (),
     "workers": (),
     "configure": (),
+    "keep": (),
+    "kept": (),
     "ready": (),
 }
 

@@ -25,6 +25,7 @@ from dibs.store import CHUNK
 from dibs.stores.redis import options as opts
 from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
+from dibs.stores.redis.keeping import Keeping
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.looking import Looking
 from dibs.stores.redis.scripts import LAYOUT, Script, clock, scripts
@@ -38,7 +39,7 @@ _STEP = 1_000
 them answers for itself and can be sent again, so a call for more may be done in parts."""
 
 
-class RedisStore(Looking):
+class RedisStore(Keeping, Looking):
     """Jobs in Redis 6.2 or newer, or Valkey; many processes may share it."""
 
     def __init__(

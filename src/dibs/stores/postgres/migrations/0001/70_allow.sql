@@ -7,7 +7,8 @@ as $$
 declare
     producing constant text[] := array['enqueue', 'enqueue_arrays', 'enqueue_many', 'get', 'new_id', 'wake'];
     working constant text[] := array[
-        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days', 'due'
+        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days', 'due',
+        'keep', 'kept'
     ];
     operating constant text[] := array[
         'find', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
