@@ -31,7 +31,7 @@ META = "schedule"
 """Where a job's meta names the schedule and the tick that it comes from."""
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which job to enqueue, and when. Pass it through :func:`check` before use."""
 
     name: str
@@ -40,6 +40,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     priority: int = Priority.NORMAL
     max_attempts: int = 5
+    key: str | None = None
+    """The key of its jobs: no new one while an unfinished job of the queue has it."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     cron: str | None = None
     """See :mod:`dibs.cron`. Either this or ``every``."""
@@ -183,6 +185,17 @@ def _intervals(start: datetime, end: datetime, every: timedelta, moment: datetim
     return (start + number * every for number in numbers)
 
 
+def rhythm(schedule: Schedule) -> str:
+    """Which ticks it has, in a word to compare: how far a schedule got means nothing once its ticks are others."""
+    start, end = (
+        "" if moment is None else f" {word} {_stamp(moment)}"
+        for word, moment in (("from", schedule.starts_at), ("to", schedule.ends_at))
+    )
+    if schedule.every is not None:
+        return f"every {span_micros(schedule.every)} µs{start}{end}"
+    return f"cron {schedule.cron} in {schedule.zone}{start}{end}"
+
+
 # --- the job of a tick ----------------------------------------------------------------------------------------
 
 
@@ -206,7 +219,7 @@ def job_for(schedule: Schedule, tick: datetime) -> NewJob:
         priority=schedule.priority,
         run_at=tick + _delay(schedule, tick),
         max_attempts=schedule.max_attempts,
-        key=_fitting(f"schedule:{schedule.name}", "") if schedule.overlap == "skip" else None,
+        key=schedule.key or (_fitting(f"schedule:{schedule.name}", "") if schedule.overlap == "skip" else None),
         meta=schedule.meta | {META: {"name": schedule.name, "tick": _stamp(tick)}},
     )
 
