@@ -30,8 +30,10 @@ from dibs.job import (
     State,
     WorkerInfo,
 )
+from dibs.schedules import Schedules
 from dibs.store import CHUNK, Store
 from dibs.stores.doctor import Finding, fail, ok, warn
+from dibs.task import Tasks
 
 LIVE = timedelta(seconds=35)
 """A worker shows itself every ten seconds: one that missed three of them is gone."""
@@ -211,6 +213,13 @@ class Admin:
         """Every worker that the store knows, by name, the living and the others."""
         now = self.clock()
         return [_worker(one, now) for one in await self.store.workers()]
+
+    def schedules(self, tasks: Tasks | None = None) -> Schedules:
+        """The schedules of the store. Arguments are checked against those ``tasks`` that are given."""
+        return Schedules(self._here, tasks or Tasks())
+
+    async def _here(self) -> Store:
+        return self.store
 
     # --- everything at once ---------------------------------------------------------------------------------
 

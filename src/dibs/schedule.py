@@ -16,7 +16,7 @@ from dibs import cron, limits
 from dibs.clock import EPOCH, span_micros
 from dibs.errors import Refused
 from dibs.ids import derived_id
-from dibs.job import NewJob, Priority
+from dibs.job import Job, NewJob, Priority
 
 Missed = Literal["skip", "one", "all"]
 Overlap = Literal["allow", "skip"]
@@ -222,6 +222,22 @@ def job_for(schedule: Schedule, tick: datetime) -> NewJob:
         key=schedule.key or (_fitting(f"schedule:{schedule.name}", "") if schedule.overlap == "skip" else None),
         meta=schedule.meta | {META: {"name": schedule.name, "tick": _stamp(tick)}},
     )
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Where a job comes from."""
+
+    schedule: str
+    at: str
+    by_hand: bool
+
+
+def tick_of(job: Job) -> Tick | None:
+    """The schedule and the tick that the job was enqueued for; None if no schedule made it."""
+    about = job.meta.get(META)
+    if not isinstance(about, dict) or not isinstance(about.get("name"), str) or not isinstance(about.get("tick"), str):
+        return None  # anybody may write anything there
+    return Tick(about["name"], about["tick"], about.get("by_hand") is True)
 
 
 def _delay(schedule: Schedule, tick: datetime) -> timedelta:

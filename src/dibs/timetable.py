@@ -1,8 +1,8 @@
 """What a store keeps about schedules: those added at run time, those that code declares, pauses, and how far each got.
 
-Four kinds of :meth:`dibs.store.Store.keep`, each by the schedule's name, and each written by those who know: an operator
-adds and pauses, a worker says what its code declares and up to when it has handled ticks. So nobody has to read, change
-and write back what somebody else may be changing.
+Four kinds of :meth:`dibs.store.Store.keep`, each by the schedule's name, and each written by those who know: operators
+add and pause, workers say what their code declares and up to when ticks were handled. So nobody has to read, change and
+write back what somebody else may be changing.
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,6 +17,7 @@ class _Dibs(Commands):
             "enqueue",
             "jobs",
             "queues",
+            "schedules",
             "workers",
             "why",
             "top",

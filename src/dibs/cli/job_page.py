@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dibs.cli import show
 from dibs.job import Job, Report
+from dibs.schedule import tick_of
 from dibs.why import Explanation
 
 
@@ -44,6 +45,8 @@ def _facts(job: Job, now: datetime) -> Iterator[tuple[str, str | Text]]:
         yield "key", show.one_line(job.key)
     if job.flow is not None:
         yield "flow", f"{job.flow}, step {show.one_line(job.step or '?')}"
+    if (tick := tick_of(job)) is not None:
+        yield "schedule", show.one_line(f"{tick.schedule}, {'run by hand' if tick.by_hand else f'tick {tick.at}'}")
     times = (
         ("created", job.created_at),
         ("due", job.run_at),

@@ -168,6 +168,11 @@ async def _jobs(admin: Admin) -> set[str]:
     return {str(job.id) for job in (await admin.page(Filter(), limit=50)).jobs}
 
 
+async def _schedules(admin: Admin) -> set[str]:
+    return {schedule.name for schedule in await admin.schedules().list(ticks=0)}
+
+
+complete_schedule = _completer(_schedules)
 complete_queue = _completer(_queues)
 complete_task = _completer(_tasks)
 complete_worker = _completer(_workers)

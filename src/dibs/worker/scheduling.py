@@ -5,14 +5,15 @@ the store's clock, which comes with every look: what a worker's own clock shows 
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import uniform
+from uuid import UUID
 
 from dibs import limits
 from dibs.errors import Refused
 from dibs.job import NewJob
-from dibs.schedule import Schedule, due, job_for, rhythm, ticks
+from dibs.schedule import META, Schedule, due, job_for, rhythm, ticks
 from dibs.store import CHUNK, Store
 from dibs.timetable import HANDLED, PAUSED, STORED, TELL_EVERY, Handled, Reader, Timetable, move_on, tell
 from dibs.worker.log import log
@@ -67,22 +68,16 @@ class Scheduling:
         for name, problem in table.problems.items():
             self._complain(name, f"is left out: {problem}")
         await self._tell(table.now)
-        jobs, done = self._due(table)
-        for at in range(0, len(jobs), CHUNK):
-            await self._enqueue(jobs[at : at + CHUNK])
+        ripe = list(self._ripe(table))
+        ticks_of = {one.name: due(one, _last(one, before, table.now), table.now) for one, before in ripe}
+        there = await self._enqueue([job_for(one, tick) for one, _ in ripe for tick in ticks_of[one.name]])
+        done = {
+            one.name: Handled(table.now, rhythm(one), _latest(one, before, ticks_of[one.name], there))
+            for one, before in ripe
+        }
         if done:
             await move_on(self._store, done, table.now)
         return self._until_next(table, done)
-
-    def _due(self, table: Timetable) -> tuple[list[NewJob], dict[str, Handled]]:
-        jobs: list[NewJob] = []
-        done: dict[str, Handled] = {}
-        for schedule, before in self._ripe(table):
-            found = due(schedule, _last(schedule, before, table.now), table.now)
-            jobs += [job_for(schedule, tick) for tick in found]
-            latest = found[-1] if found else None if before is None else before.tick
-            done[schedule.name] = Handled(table.now, rhythm(schedule), latest)
-        return jobs, done
 
     def _ripe(self, table: Timetable) -> Iterator[tuple[Schedule, Handled | None]]:
         """The schedules that nobody has looked at before, or that had a tick since somebody did."""
@@ -116,19 +111,25 @@ class Scheduling:
         left = [(tick - table.now).total_seconds() for tick in coming if tick is not None]
         return max(0.0, min(left, default=LOOK_EVERY))
 
-    async def _enqueue(self, jobs: list[NewJob]) -> None:
-        try:
-            await self._store.enqueue(jobs)
-        except Refused:
-            for job in jobs:
-                await self._enqueue_one(job)
+    async def _enqueue(self, jobs: list[NewJob]) -> set[UUID]:
+        """Store them; answers which of them are there. One that must not overlap may have been left out."""
+        there: set[UUID] = set()
+        for at in range(0, len(jobs), CHUNK):
+            chunk = jobs[at : at + CHUNK]
+            try:
+                there.update(sent.id for sent in await self._store.enqueue(chunk))
+            except Refused:
+                for job in chunk:
+                    there.update(await self._enqueue_one(job))
+        return there
 
-    async def _enqueue_one(self, job: NewJob) -> None:
+    async def _enqueue_one(self, job: NewJob) -> list[UUID]:
         """What this store does not take, because its limits are other ones, must not stop the rest."""
         try:
-            await self._store.enqueue([job])
+            return [sent.id for sent in await self._store.enqueue([job])]
         except Refused as problem:
-            self._complain(job.meta["schedule"]["name"], f"makes a job that is refused: {problem}")
+            self._complain(job.meta[META]["name"], f"makes a job that is refused: {problem}")
+            return []
 
     async def _tell(self, now: datetime) -> None:
         if self._told is None or abs(now - self._told) >= TELL_EVERY:
@@ -151,3 +152,11 @@ def _last(schedule: Schedule, before: Handled | None, now: datetime) -> datetime
     if before is None:
         return now
     return before.until if before.rhythm == rhythm(schedule) else None
+
+
+def _latest(
+    schedule: Schedule, before: Handled | None, found: Sequence[datetime], there: Collection[UUID]
+) -> datetime | None:
+    """The last tick that has a job of its own."""
+    stored = [tick for tick in found if job_for(schedule, tick).id in there]
+    return stored[-1] if stored else None if before is None else before.tick
