@@ -1,6 +1,7 @@
 """Schedules: what is refused, which ticks there are, which are due, and the one job of each."""
 
 import asyncio
+import os
 from bisect import bisect
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
@@ -8,13 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import RFC_4122, UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import Refused, Succeeded, limits, open_store
+from dibs import Refused, limits, open_store
+from dibs.outcome import Succeeded
 from dibs.schedule import CATCH_UP, GRACE, Schedule, check, due, job_for, tick_key, ticks, upcoming
 
 SECOND = timedelta(seconds=1)
@@ -349,26 +352,57 @@ RHYTHMS: tuple[dict[str, Any], ...] = (
 )
 
 
-def of_a_year(number: int, missed: str) -> Schedule:
+FULL = os.environ.get("DIBS_FAULTS") == "full"
+YEAR = (NEW_YEAR, NEW_YEAR + 365 * DAY)
+RARE = 400
+"""Schedules with no more ticks than this are looked at for the whole year; the others in the days that matter."""
+
+
+def days_that_matter() -> list[tuple[datetime, datetime]]:
+    """A week around each change of the clocks in any of the zones, and a quiet one in July; those that meet are one."""
+    days = [NEW_YEAR + number * DAY for number in range(365)]
+    changes = {day for zone in map(ZoneInfo, ZONES) for day in days if _offset(day, zone) != _offset(day + DAY, zone)}
+    weeks: list[tuple[datetime, datetime]] = []
+    for day in sorted({*changes, datetime(2026, 7, 15, tzinfo=UTC)}):
+        start, end = day - 3 * DAY, day + 4 * DAY
+        if weeks and start <= weeks[-1][1]:
+            start = weeks.pop()[0]
+        weeks.append((start, end))
+    return weeks
+
+
+def _offset(day: datetime, zone: ZoneInfo) -> timedelta | None:
+    return day.astimezone(zone).utcoffset()
+
+
+def of_a_year(number: int, missed: str, end: datetime = YEAR[1]) -> Schedule:
     rhythm = RHYTHMS[number % len(RHYTHMS)]
     zone = {"zone": ZONES[(number + number // len(RHYTHMS)) % len(ZONES)]} if "cron" in rhythm else {}
-    return schedule(name=f"schedule-{number}", missed=missed, ends_at=NEW_YEAR + 365 * DAY, **rhythm, **zone)
+    return schedule(name=f"schedule-{number}", missed=missed, ends_at=end, **rhythm, **zone)
 
 
-def looks_of_a_year(every_tick: list[datetime], dice: Random) -> list[datetime]:
+def stretches(number: int) -> list[tuple[datetime, datetime]]:
+    """Which parts of the year are simulated: all of it at full size."""
+    return [YEAR] if FULL or len(ticks(of_a_year(number, "one"), *YEAR, RARE)) < RARE else days_that_matter()
+
+
+def looks_at(every_tick: list[datetime], stretch: tuple[datetime, datetime], dice: Random) -> list[datetime]:
     """When somebody looks: soon after each tick and now and then, but for a few outages, after which somebody does."""
+    start, end = stretch
+    length = end - start
     outages = [
-        (start, start + dice.random() * 3 * DAY) for start in (NEW_YEAR + dice.random() * 360 * DAY for _ in "1234")
+        (begin, begin + dice.random() * min(3 * DAY, length / 10))
+        for begin in (start + dice.random() * (length - 3 * DAY) for _ in "1234")
     ]
     looks = [tick + dice.random() * GRACE * 0.9 for tick in every_tick]
-    looks += [NEW_YEAR + dice.random() * 365 * DAY for _ in range(50)]
-    alive = [look for look in looks if not any(start <= look < end for start, end in outages)]
-    return sorted([*alive, *(end for _, end in outages), NEW_YEAR + 370 * DAY])
+    looks += [start + dice.random() * length for _ in range(50)]
+    alive = [look for look in looks if not any(begin <= look < over for begin, over in outages)]
+    return sorted([*alive, *(over for _, over in outages), end + 5 * DAY])
 
 
-def enqueued_in_a_year(made: Schedule, looks: list[datetime], dice: Random) -> list[UUID]:
+def enqueued(made: Schedule, start: datetime, looks: list[datetime], dice: Random) -> list[UUID]:
     """What fifty workers enqueue. One in twenty has not heard what was handled since it last looked itself."""
-    handled, own = NEW_YEAR, [NEW_YEAR] * 50
+    handled, own = start, [start] * 50
     found: list[UUID] = []
     for now in looks:
         worker = dice.randrange(50)
@@ -378,16 +412,24 @@ def enqueued_in_a_year(made: Schedule, looks: list[datetime], dice: Random) -> l
     return found
 
 
-def expected_in_a_year(missed: str, every_tick: list[datetime], looks: list[datetime]) -> set[datetime]:
+def expected(missed: str, every_tick: list[datetime], start: datetime, looks: list[datetime]) -> set[datetime]:
     """By the words of the policy, look by look."""
     if missed == "all":
         return set(every_tick)
-    expected: set[datetime] = set()
-    for before, now in pairwise([NEW_YEAR, *looks]):
+    found: set[datetime] = set()
+    for before, now in pairwise([start, *looks]):
         new = every_tick[bisect(every_tick, before) : bisect(every_tick, now)]
         on_time = [tick for tick in new if tick > now - GRACE]
-        expected.update(on_time or (new[-1:] if missed == "one" else []))
-    return expected
+        found.update(on_time or (new[-1:] if missed == "one" else []))
+    return found
+
+
+def test_the_days_that_matter_have_every_change_of_the_clocks_in_them() -> None:
+    weeks = days_that_matter()
+    inside = [start + number * HOUR for start, end in weeks for number in range(int((end - start) / HOUR))]
+    for zone, changes in zip(map(ZoneInfo, ZONES), (2, 2, 2, 2, 0), strict=True):
+        hours_of_change = [hour for hour in inside if _offset(hour, zone) != _offset(hour + HOUR, zone)]
+        assert len(hours_of_change) == changes, zone
 
 
 @pytest.mark.parametrize(("missed", "numbers"), [("all", range(34)), ("one", range(34, 67)), ("skip", range(67, 100))])
@@ -395,11 +437,12 @@ def test_a_year_of_a_hundred_schedules_and_fifty_workers_gives_each_tick_once(mi
     stored: set[UUID] = set()
     count = 0
     for number in numbers:
-        made, dice = of_a_year(number, missed), Random(number)
-        every_tick = ticks(made, NEW_YEAR, NEW_YEAR + 365 * DAY, 10_000)
-        looks = looks_of_a_year(every_tick, dice)
-        expected = {job_for(made, tick).id for tick in expected_in_a_year(missed, every_tick, looks)}
-        assert set(enqueued_in_a_year(made, looks, dice)) == expected
-        stored |= expected
-        count += len(expected)
-    assert len(stored) == count > 20_000
+        for start, end in stretches(number):
+            made, dice = of_a_year(number, missed, end), Random(f"{number} {start}")
+            every_tick = ticks(made, start, end, 10_000)
+            looks = looks_at(every_tick, (start, end), dice)
+            wanted = {job_for(made, tick).id for tick in expected(missed, every_tick, start, looks)}
+            assert set(enqueued(made, start, looks, dice)) == wanted
+            stored |= wanted
+            count += len(wanted)
+    assert len(stored) == count > (20_000 if FULL else 6_000)
