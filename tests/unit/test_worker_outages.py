@@ -10,7 +10,7 @@ import pytest
 
 from dibs.attempt import Attempt, current
 from dibs.errors import Refused, StoreUnavailable
-from dibs.job import Claim, Settlement, State
+from dibs.job import Claim, Kept, Settlement, State
 from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.retry import Constant
 from dibs.stores.memory import MemoryStore
@@ -52,6 +52,14 @@ class Flaky(MemoryStore):
     async def wait(self, *args: Any, **named: Any) -> frozenset[str]:
         await self._reach()
         return await super().wait(*args, **named)
+
+    async def keep(self, *args: Any, **named: Any) -> None:
+        await self._reach()
+        await super().keep(*args, **named)
+
+    async def kept(self, *args: Any, **named: Any) -> Kept:
+        await self._reach()
+        return await super().kept(*args, **named)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         await self._reach()
