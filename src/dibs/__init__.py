@@ -9,6 +9,7 @@ from dibs.errors import (
     JobFailed,
     JobUnknown,
     Refused,
+    ScheduleUnknown,
     SchemaError,
     StoreUnavailable,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Refused",
     "Retention",
     "Retry",
+    "ScheduleUnknown",
     "SchemaError",
     "Snooze",
     "State",

@@ -11,7 +11,7 @@ from dibs.errors import ConfigurationError, Refused, ScheduleUnknown
 from dibs.handle import Handle
 from dibs.ids import new_id
 from dibs.job import Job, Kept, NewJob
-from dibs.schedule import META, Missed, Overlap, Schedule, check, job_for, upcoming
+from dibs.schedule import META, Missed, Overlap, Schedule, check, job_for, rhythm, ticks, upcoming
 from dibs.signals import Delay
 from dibs.store import Store
 from dibs.task import Task, Tasks
@@ -35,6 +35,7 @@ What = Task[..., Any] | NewJob
 another program runs."""
 
 DECLARED_AT_MOST = 1_000
+LATE = timedelta(minutes=1)
 
 
 class Rhythm(TypedDict, total=False):
@@ -62,6 +63,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
     last: datetime | None = None
     """The last tick that a job was enqueued for."""
+    late: datetime | None = None
+    """The first tick that nobody has handled, if that is more than a minute ago: no worker is at work."""
     next: tuple[datetime, ...] = ()
     """The next ticks; none while it is paused, or if it has ended."""
     seen_at: datetime | None = None
@@ -271,7 +274,7 @@ class Schedules:
             raise ScheduleUnknown(f"there is no schedule {name}: {advice}")
         return there[name]
 
-    def _listed(self, found: Kept, ticks: int, only: str | None = None) -> dict[str, Listed]:
+    def _listed(self, found: Kept, count: int, only: str | None = None) -> dict[str, Listed]:
         made: dict[str, Listed] = {}
         done, told = handled(found), declarations(found)
         for name in {*told, *self._tasks.schedules}:
@@ -283,7 +286,7 @@ class Schedules:
             read = self._reader.schedule(STORED, name, value)
             made[name] = self._entry(found, name, "stored", read, done=done.get(name), seen=None, live=True)
         wanted = made if only is None else {name: one for name, one in made.items() if name == only}
-        return {name: _with_ticks(one, ticks) for name, one in wanted.items()}
+        return {name: _with_ticks(one, count, done.get(name)) for name, one in wanted.items()}
 
     @staticmethod
     def _entry(
@@ -316,10 +319,15 @@ _KINDS = (STORED, DECLARED, PAUSED, HANDLED)
 _OF_THE_JOB = ("task", "args", "queue", "priority", "max_attempts", "key", "meta")
 
 
-def _with_ticks(one: Listed, count: int) -> Listed:
+def _with_ticks(one: Listed, count: int, done: Handled | None) -> Listed:
     if one.schedule is None or one.paused or not count:
         return one
-    return msgspec.structs.replace(one, next=tuple(upcoming(one.schedule, one.now, count)))
+    late: list[datetime] = []
+    if one.live and done is not None and done.rhythm == rhythm(one.schedule):
+        late = ticks(one.schedule, done.until, one.now - LATE, 1)
+    return msgspec.structs.replace(
+        one, next=tuple(upcoming(one.schedule, one.now, count)), late=late[0] if late else None
+    )
 
 
 def _as_it_is(stored: Any) -> Any:

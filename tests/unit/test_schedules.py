@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dibs import App, ConfigurationError, NewJob, Refused
-from dibs.errors import ScheduleUnknown
+from dibs import App, ConfigurationError, NewJob, Refused, ScheduleUnknown
+from dibs.admin import Admin
 from dibs.job import Filter, Job
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
@@ -282,3 +282,20 @@ def test_the_same_verbs_are_there_without_an_event_loop(tmp_path: Path) -> None:
     app.sync(app.schedules.pause("theirs"))
     assert [listed.paused for listed in app.sync(app.schedules.list())] == [True]
     app.sync(app.close())
+
+
+async def test_a_tick_that_nobody_handles_is_shown_as_late_and_the_doctor_says_so(
+    app: App, store: Store, clock: FakeClock
+) -> None:
+    await app.schedules.add("hourly", app.tasks.by_name["clean"], cron="0 * * * *")
+    await app.schedules.add("paused", app.tasks.by_name["clean"], cron="0 * * * *", paused=True)
+    clock.advance(HOUR + 30 * timedelta(seconds=1))
+    assert [listed.late for listed in await app.schedules.list()] == [None, None]
+    clock.advance(MINUTE)
+    assert [listed.late for listed in await app.schedules.list()] == [NOON + HOUR, None]
+    found = {finding.check: finding for finding in await Admin(store, clock).health()}
+    assert "nobody enqueued its tick of 2026-01-01 13:00:00" in found["schedule hourly"].text
+    await worker(app, store).look()
+    assert [listed.late for listed in await app.schedules.list()] == [None, None]
+    found = {finding.check: finding for finding in await Admin(store, clock).health()}
+    assert found["schedules"].text == "2 schedules, 1 paused"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from dibs import App, NewJob, StoreUnavailable
 from dibs.job import Filter, Job, Retention
 from dibs.outcome import Succeeded
-from dibs.schedule import GRACE
+from dibs.schedule import GRACE, job_for, ticks
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
 from dibs.testing.flaky import FlakyStore
@@ -138,6 +139,40 @@ async def test_what_the_clock_of_a_worker_shows_does_not_matter(
     await crew.app.schedules.add("s", JOB, every=60)
     await crew.pass_time(crew.worker(), by=3 * MINUTE)
     assert await crew.ticks() == [NOON + offset + MINUTE * n for n in (1, 2, 3)]
+
+
+# --- many -------------------------------------------------------------------------------------
+
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kolkata")
+CRONS = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15,45 2 * * *")
+CHANGES = {
+    "Berlin forward": datetime(2026, 3, 28, 18, tzinfo=UTC),
+    "New York back": datetime(2026, 10, 31, 18, tzinfo=UTC),
+}
+
+
+@pytest.mark.parametrize("start", CHANGES.values(), ids=CHANGES)
+async def test_fifty_workers_and_a_hundred_schedules_over_a_change_of_the_clocks(crew: Crew, start: datetime) -> None:
+    """Workers look at random, several at once, and now and then one dies between the job and its note."""
+    dice, end = Random(7), start + DAY
+    crew.clock.now = start
+    for number in range(100):
+        zone, cron = ZONES[number % 5], CRONS[number % 4]
+        await crew.app.schedules.add(f"s{number}", JOB, cron=cron, zone=zone, jitter=number, missed="all")
+    made = [listed.schedule for listed in await crew.app.schedules.list() if listed.schedule is not None]
+    wanted = {job_for(one, tick).id for one in made for tick in ticks(one, start, end, 1_000)}
+    crowd = [crew.worker(str(number)) for number in range(50)]
+    for moment in sorted({tick for one in made for tick in ticks(one, start, end, 1_000)}):
+        crew.clock.now = moment + dice.random() * GRACE / 2
+        if dice.random() < 0.1:
+            crew.store.fail_next("keep", after_effect=dice.random() < 0.5)
+        looks = (worker.look() for worker in dice.sample(crowd, dice.randint(1, 4)))
+        await asyncio.gather(*looks, return_exceptions=True)
+    crew.clock.now = end
+    await crowd[0].look()
+    stored = [job.id for job in await crew.jobs()]
+    assert len(stored) > 800
+    assert set(stored) == wanted
 
 
 # --- outages ----------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ def _marks(listed: Listed) -> Text:
         return Text(seen, style="bright_black")
     if listed.paused:
         return Text("paused", style="yellow")
+    if listed.late is not None:
+        return Text(f"late since {listed.late:%H:%M:%S}: no worker is at work", style="red")
     return Text("" if listed.next else "ended", style="bright_black")
 
 

@@ -7,6 +7,7 @@ the store's clock, which comes with every look: what a worker's own clock shows 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from random import uniform
 from uuid import UUID
 
@@ -70,7 +71,7 @@ class Scheduling:
         await self._tell(table.now)
         ripe = list(self._ripe(table))
         ticks_of = {one.name: due(one, _last(one, before, table.now), table.now) for one, before in ripe}
-        there = await self._enqueue([job_for(one, tick) for one, _ in ripe for tick in ticks_of[one.name]])
+        there = await self._enqueue(job_for(one, tick) for one, _ in ripe for tick in ticks_of[one.name])
         done = {
             one.name: Handled(table.now, rhythm(one), _latest(one, before, ticks_of[one.name], there))
             for one, before in ripe
@@ -111,11 +112,10 @@ class Scheduling:
         left = [(tick - table.now).total_seconds() for tick in coming if tick is not None]
         return max(0.0, min(left, default=LOOK_EVERY))
 
-    async def _enqueue(self, jobs: list[NewJob]) -> set[UUID]:
+    async def _enqueue(self, jobs: Iterator[NewJob]) -> set[UUID]:
         """Store them; answers which of them are there. One that must not overlap may have been left out."""
         there: set[UUID] = set()
-        for at in range(0, len(jobs), CHUNK):
-            chunk = jobs[at : at + CHUNK]
+        while chunk := list(islice(jobs, CHUNK)):
             try:
                 there.update(sent.id for sent in await self._store.enqueue(chunk))
             except Refused:
