@@ -33,8 +33,6 @@ ERRORS_KEPT = 10
 NOTE_LENGTH = 200
 LINE_LENGTH = 1_000
 LINES_KEPT = 100
-RANKS = (0, 2**53 - 1)
-"""Whole numbers that a double holds exactly: Redis counts with those."""
 
 WORKERS_KEPT = timedelta(days=1)
 LEASE_EXPIRED = "lease expired"
@@ -178,24 +176,6 @@ def chosen(which: Filter, *, change: bool) -> Filter:
     for field, what in (("queues", "queue"), ("tasks", "task"), ("workers", "worker"), ("keys", "key")):
         names(getattr(which, field), what)
     return which
-
-
-def keepable(
-    kind: str, values: Mapping[str, Mapping[str, Any] | None], rank: int, limits: Limits = DEFAULT
-) -> dict[str, str | None]:
-    """Check what is to be kept; answers it as JSON text by name, in the order of the names."""
-    name(kind, "kind")
-    within(rank, RANKS, "rank")
-    bulk(len(values), "values")
-    return {name(each, "name"): _value(values[each], limits) for each in sorted(values, key=str)}
-
-
-def _value(value: Any, limits: Limits) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise Refused(f"what is kept must be a dict, not {type(value).__name__}")
-    return to_json(dict(value), "values", limits)
 
 
 def to_json(value: Any, what: str, limits: Limits = DEFAULT) -> str:

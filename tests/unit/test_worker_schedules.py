@@ -147,6 +147,7 @@ ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cas
 CRONS = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15,45 2 * * *")
 CHANGES = {
     "Berlin forward": datetime(2026, 3, 28, 18, tzinfo=UTC),
+    "Lord Howe back": datetime(2026, 4, 4, 6, tzinfo=UTC),
     "New York back": datetime(2026, 10, 31, 18, tzinfo=UTC),
 }
 

@@ -9,6 +9,7 @@ import msgspec
 from dibs import limits as rules
 from dibs.clock import Clock
 from dibs.job import Kept
+from dibs.keepable import keepable
 from dibs.limits import Limits
 
 
@@ -23,7 +24,7 @@ class Keeping:
         self._values: dict[str, dict[str, tuple[int, str]]] = {}
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
-        texts = rules.keepable(kind, values, rank, self._limits)
+        texts = keepable(kind, values, rank, self._limits)
         with self._lock:
             there = self._values.setdefault(kind, {})
             for name, text in texts.items():

@@ -32,6 +32,7 @@ from dibs.job import (
     Settlement,
     WorkerInfo,
 )
+from dibs.keepable import keepable
 from dibs.limits import Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
@@ -286,7 +287,7 @@ class PostgresStore(BulkVerbs):
     # --- what is no job -------------------------------------------------------------------------------------
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
-        texts = rules.keepable(kind, values, rank, self._limits)
+        texts = keepable(kind, values, rank, self._limits)
         await self._fetch("select dibs.keep($1, $2, $3, $4)", kind, list(texts), list(texts.values()), rank)
 
     async def kept(self, kinds: Sequence[str]) -> Kept:

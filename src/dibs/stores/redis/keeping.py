@@ -8,6 +8,7 @@ import msgspec
 from dibs import limits as rules
 from dibs.clock import from_micros
 from dibs.job import Kept
+from dibs.keepable import keepable
 from dibs.limits import Limits
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import LAYOUT, Script
@@ -24,7 +25,7 @@ class Keeping:
     _scripts: dict[str, Script]
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
-        texts = rules.keepable(kind, values, rank, self._limits)
+        texts = keepable(kind, values, rank, self._limits)
         pairs = [part for name, text in texts.items() for part in (name, text or "")]
         await self._link.call(self._scripts["keep"], kind, f"{rank:0{_RANK}}", LAYOUT, *pairs)
 

@@ -30,6 +30,7 @@ from dibs.job import (
     Settlement,
     WorkerInfo,
 )
+from dibs.keepable import keepable
 from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
@@ -261,7 +262,7 @@ class SQLiteStore(BulkVerbs):
     # --- what is no job -------------------------------------------------------------------------------------
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
-        texts = rules.keepable(kind, values, rank, self._limits)
+        texts = keepable(kind, values, rank, self._limits)
         await self._write(lambda db, _: keeping.keep(db, kind, texts, rank))
 
     async def kept(self, kinds: Sequence[str]) -> Kept:
