@@ -17,7 +17,7 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check -qq
 TYPED := $(wildcard src tests bench docs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench faults docs clean
+.PHONY: help demo test pythons quick lint bench faults docs clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -29,6 +29,16 @@ demo: $(CORE) ## see it work, in under a minute, without any server
 test: lint ## every check and every test
 	@echo "pytest"
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+pythons: ## most of the tests, on every other Python that is found here
+	@for python in python3.11 python3.12 python3.13 python3.14; do \
+	  $$python -c '' 2>/dev/null || { echo "$$python: not found here"; continue; }; \
+	  echo "$$python"; $(MAKE) --no-print-directory PYTHON=$$python VENV=.venv-$$python quick || exit 1; \
+	done
+
+quick: $(DEV)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dibs-lab memory --dibs-lab sqlite \
+	  tests/unit tests/process tests/docs src/dibs/testing/contract $(ARGS)
 
 lint: $(DEV) ## ruff, mypy and the import direction
 	@echo "ruff check"
@@ -52,7 +62,7 @@ docs: $(DEV) ## build the documentation
 	@$(BIN)/python docs/build.py $(ARGS)
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis
 	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

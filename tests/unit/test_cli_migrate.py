@@ -100,7 +100,14 @@ def test_looking_at_a_file_that_is_not_there_does_not_create_it(run: Run, empty:
 @pytest.mark.parametrize("word", ["up", "status", "dump"])
 def test_what_cannot_be_done_has_its_code(run: Run, word: str) -> None:
     assert run(word, "--url", NOBODY).exit_code == 69
-    assert run(word, "--url", "redis://localhost/0").exit_code == 78
+    assert run(word, "--url", "mysql://localhost/x").exit_code == 78
+
+
+def test_a_store_without_a_schema_needs_no_migration(run: Run) -> None:
+    url = "redis://localhost/0"
+    assert run("up", "--url", url).stdout == "nothing to apply: the schema is up to date\n"
+    assert run("status", "--url", url).stdout == "this store needs none\n"
+    assert run("dump", "--url", url).exit_code == 78
 
 
 @needs_postgres

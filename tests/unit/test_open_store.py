@@ -54,9 +54,18 @@ def test_a_memory_store_takes_no_options_and_has_no_name(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["memory://", "redis://localhost/0", "mysql://h/x", "jobs.db"])
-def test_a_store_without_a_schema_has_nothing_to_migrate(url: str) -> None:
+@pytest.mark.parametrize("url", ["memory://", "redis://localhost/0"])
+async def test_a_store_without_a_schema_is_always_up_to_date(url: str) -> None:
+    schema = open_schema(url)
+    assert await schema.up() == ()
+    assert (await schema.status()).pending == ()
     with pytest.raises(ConfigurationError, match="only postgresql:// and sqlite:// have"):
+        await schema.dump()
+
+
+@pytest.mark.parametrize("url", ["mysql://h/x", "jobs.db"])
+def test_what_is_no_store_has_no_schema(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="a store's URL starts with one of"):
         open_schema(url)
 
 
@@ -79,7 +88,7 @@ for way in (open_store, open_schema):
     ("driver", "url", "said"),
     [
         ("asyncpg", "postgresql://h/x", ["pip install 'dibs[postgres]'", "pip install 'dibs[postgres]'"]),
-        ("redis", "redis://h/0", ["pip install 'dibs[redis]'", "has no schema"]),
+        ("redis", "redis://h/0", ["pip install 'dibs[redis]'"]),
     ],
 )
 def test_without_its_driver_a_store_says_what_to_install(driver: str, url: str, said: list[str]) -> None:
@@ -87,7 +96,6 @@ def test_without_its_driver_a_store_says_what_to_install(driver: str, url: str, 
     done = subprocess.run(command, env={"PYTHONPATH": SOURCES}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == 2
     assert all(words in line for words, line in zip(said, lines, strict=True))
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -132,6 +133,26 @@ async def test_a_file_that_another_library_has_open_is_not_opened(path: Path, co
     connection.close()
     await store.setup()
     await store.close()
+
+
+async def test_a_connection_in_use_by_another_thread_keeps_no_store_from_opening(path: Path, tmp_path: Path) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def dawdle(*_: Any) -> bool:
+        begun.set()
+        return over.wait(30)
+
+    other = apsw.Connection(str(tmp_path / "other.db"))
+    other.create_scalar_function("dawdle", dawdle, 0)
+    thread = threading.Thread(target=lambda: other.execute("SELECT dawdle()").fetchall())
+    thread.start()
+    assert begun.wait(30)
+    store = SQLiteStore(path)
+    await store.setup()
+    await store.close()
+    over.set()
+    thread.join()
+    other.close()
 
 
 def test_what_is_refused_begins_nothing(connection: sqlite3.Connection) -> None:

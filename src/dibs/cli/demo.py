@@ -1,36 +1,41 @@
-"""``dibs demo``: a small shop's jobs, four workers, one of them killed on the way, and the proof at the end."""
+"""``dibs demo``: a small shop's jobs, real workers, one of them killed on the way, and the proof at the end."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from multiprocessing.process import BaseProcess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from uuid import UUID
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
-from dibs.cli.demo_shop import QUEUE, orders, work
-from dibs.job import FINISHED, Filter, Job, State
+from dibs.cli import demo_shop
+from dibs.cli.demo_diary import FOLDER_VARIABLE, LINE_VARIABLE, runs
+from dibs.cli.demo_news import News
+from dibs.cli.demo_screen import Look, Screen, how_to_go_on, summary
+from dibs.cli.demo_shop import QUEUE
+from dibs.cli.exits import Trouble
+from dibs.errors import ConfigurationError
+from dibs.job import Filter, Job, State
 from dibs.store import Store
-from dibs.stores import open_store
-from dibs.testing.oracle import Run, faults, read
+from dibs.stores import open_store, scheme_of
+from dibs.testing.oracle import faults
 
-STATES = {State.QUEUED: "cyan", State.RUNNING: "yellow", State.SUCCEEDED: "green", State.FAILED: "red"}
-PATIENCE = 50.0
+LEASE = 3
+CONCURRENCY = 10
+PATIENCE = 55.0
+FAR_ENOUGH = 0.4
+"""How much of the report is written when the worker that writes it is killed."""
 
 
 @click.command()
 @click.option("--url", envvar="DIBS_URL", metavar="URL", help="Where to run it.  [default: a temporary SQLite file]")
-@click.option("--jobs", default=3_000, show_default=True, type=click.IntRange(100, 100_000))
+@click.option("--jobs", default=4_000, show_default=True, type=click.IntRange(100, 100_000))
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(2, 16))
 def demo(url: str | None, jobs: int, workers: int) -> None:
     """Watch workers share jobs, and one of them die.
@@ -39,10 +44,16 @@ def demo(url: str | None, jobs: int, workers: int) -> None:
     (dibs migrate up) and no jobs in a queue called demo:
 
     \b
+      dibs demo
       dibs demo --url postgresql://localhost/shop
+      dibs demo --url redis://localhost/9 --jobs 10000 --workers 8
+
+    Exit code 1: the proof failed, or the queue has jobs already.
     """
     with tempfile.TemporaryDirectory(prefix="dibs-demo-") as folder:
         place = url or f"sqlite:///{folder}/jobs.db"
+        if scheme_of(place) == "memory":
+            raise ConfigurationError("memory:// lives in one process, and the demo has several: leave out --url")
         sys.exit(asyncio.run(_Demo(place, Path(folder), jobs, workers).run()))
 
 
@@ -50,111 +61,143 @@ class _Demo:
     def __init__(self, url: str, folder: Path, jobs: int, workers: int) -> None:
         self.url, self.folder, self.total = url, folder, jobs
         self.names = [f"worker-{n}" for n in range(1, workers + 1)]
-        self.console = Console()
-        self.news: list[str] = []
-        self.victim = self.names[-1]
-        self.held = 0
+        self.news = News(folder)
+        title = f"dibs demo: {jobs:,} jobs, {workers} workers, {scheme_of(url)}"
+        self.screen = Screen(self.news, title, jobs, self.names)
+        self.report: UUID | None = None
 
     async def run(self) -> int:
+        """Everything; 1 if the proof failed."""
+        _end_by_sigterm()
         store = open_store(self.url)
         await store.setup()
         try:
-            await self._refuse_to_mix(store)
-            began = monotonic()
-            enqueued = [job.id for job in await store.enqueue(list(orders(self.total)))]
-            self._tell(f"enqueued {self.total:,} jobs in {monotonic() - began:.2f} s")
-            workers = self._start()
-            try:
-                await self._watch(store, workers)
-            finally:
-                for worker in workers.values():
-                    worker.kill()
-            jobs = [job async for job in _every(store)]
-            wrong = faults(read(self.folder), jobs, enqueued)
-            self._sum_up(jobs, read(self.folder), wrong, monotonic() - began)
-            return 1 if wrong else 0
+            if (await store.find(Filter(queues=(QUEUE,)), limit=1)).jobs:
+                raise Trouble(f"the queue {QUEUE!r} at that URL has jobs already: delete them, or use an empty store")
+            with self.screen:
+                began = monotonic()
+                sent = [job.id for job in await store.enqueue(list(demo_shop.orders(self.total)))]
+                self.report = sent[0]
+                self.news.tell(f"enqueued {self.total:,} jobs in {monotonic() - began:.2f} s")
+                with self._workers() as workers:
+                    await self._watch(store, workers)
+                self.news.read()
+            return await self._prove(store, sent)
         finally:
             await store.close()
 
-    async def _refuse_to_mix(self, store: Store) -> None:
-        if (await store.find(Filter(queues=(QUEUE,)), limit=1)).jobs:
-            raise click.ClickException(f"the queue {QUEUE!r} at that URL has jobs already: use an empty store")
+    # --- the workers ----------------------------------------------------------------------------------------
 
-    def _start(self) -> Mapping[str, BaseProcess]:
-        context = multiprocessing.get_context("spawn")
-        made = {name: context.Process(target=work, args=(self.url, str(self.folder), name)) for name in self.names}
-        for worker in made.values():
-            worker.start()
-        self._tell(f"started {len(made)} workers, each a process of its own")
-        return made
+    @contextmanager
+    def _workers(self) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+        """Real ones, each a process; they end with the demo, also if it is killed: its end of a pipe is then closed."""
+        line, ours = os.pipe()
+        # The URL goes by the environment: it may hold a password, and command lines are there for all to see.
+        environment = {
+            **os.environ,
+            "DIBS_URL": self.url,
+            FOLDER_VARIABLE: str(self.folder),
+            LINE_VARIABLE: str(line),
+        }
+        workers: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for name in self.names:
+                with (self.folder / f"{name}.txt").open("wb") as log:
+                    workers[name] = subprocess.Popen(  # noqa: S603
+                        _command(name), env=environment, stdout=log, stderr=log, pass_fds=[line], process_group=0
+                    )
+            self.news.tell(f"started {len(workers)} workers, each with: dibs work … --lease {LEASE}s")
+            yield workers
+            _end(workers)
+        finally:
+            for worker in workers.values():
+                worker.kill()
+                worker.wait()
+            os.close(line)
+            os.close(ours)
 
-    async def _watch(self, store: Store, workers: Mapping[str, BaseProcess]) -> None:
-        with Live(console=self.console, refresh_per_second=8, transient=not self.console.is_terminal) as screen:
-            deadline = monotonic() + PATIENCE
-            while monotonic() < deadline:
-                states, held = await _look(store)
-                if self.console.is_terminal:
-                    screen.update(self._picture(states, held))
-                if states[State.SUCCEEDED] > self.total // 3 and held.get(self.victim) and not self.held:
-                    self._kill(workers[self.victim], held[self.victim])
-                if not sum(states[state] for state in State if state not in FINISHED):
-                    break
-                await asyncio.sleep(0.05)
+    async def _watch(self, store: Store, workers: dict[str, subprocess.Popen[bytes]]) -> None:
+        """Look, show and kill, until every job has ended."""
+        while self.news.seconds < PATIENCE:
+            look = await self._look(store)
+            self.news.read()
+            self._kill_whoever_writes_the_report(look, workers)
+            self.screen.show(look)
+            if not look.unfinished:
+                return
+            self._check(workers)
+            await asyncio.sleep(0.1)
+        self.news.tell("not all jobs have ended, and a demo has to", "red")
 
-    def _kill(self, worker: BaseProcess, held: int) -> None:
-        if worker.pid is not None:
-            os.kill(worker.pid, signal.SIGKILL)
-        self.held = held
-        self._tell(f"killed {self.victim} (SIGKILL) while it held about {held} jobs: their leases end in 2 s")
+    async def _look(self, store: Store) -> Look:
+        assert self.report is not None
+        [queue] = [each for each in await store.counts() if each.queue == QUEUE]
+        running = await store.find(Filter(queues=(QUEUE,), states=(State.RUNNING,)), limit=1_000)
+        return Look(queue.states, running.jobs, await store.get(self.report))
 
-    def _tell(self, news: str) -> None:
-        self.news.append(news)
-        if not self.console.is_terminal:
-            self.console.print(news)
+    def _kill_whoever_writes_the_report(self, look: Look, workers: dict[str, subprocess.Popen[bytes]]) -> None:
+        report = look.report
+        if self.news.victim is not None or report is None or (report.report.progress or 0) < FAR_ENOUGH:
+            return
+        if report.state is not State.RUNNING or report.worker not in workers:
+            return
+        victim = report.worker
+        workers[victim].send_signal(signal.SIGKILL)
+        self.news.victim = victim
+        held = look.holds[victim].total()
+        self.news.tell(f"killed {victim} (SIGKILL), which held {held} jobs, the report too", "bold red")
+        self.news.tell(f"nobody gives them back: their leases end in {LEASE} s", "red")
 
-    def _picture(self, states: dict[State, int], held: dict[str, int]) -> Group:
-        bars = Table.grid(padding=(0, 2))
-        for state, colour in STATES.items():
-            bar = ProgressBar(self.total, states[state], width=48, complete_style=colour, finished_style=colour)
-            bars.add_row(Text(state, style=colour), bar, f"{states[state]:,}")
-        team = Table.grid(padding=(0, 2))
-        for name in self.names:
-            dead = name == self.victim and self.held
-            note = (
-                f"[red]dead[/], {held.get(name, 0)} jobs not yet taken over" if dead else f"holds {held.get(name, 0)}"
-            )
-            team.add_row(name, note)
-        return Group(*(Text(f"· {line}", style="dim") for line in self.news), Text(), bars, Text(), team)
+    def _check(self, workers: dict[str, subprocess.Popen[bytes]]) -> None:
+        for name, worker in workers.items():
+            if name != self.news.victim and worker.poll() is not None:
+                said = (self.folder / f"{name}.txt").read_text().strip().splitlines()
+                raise Trouble(f"{name} ended by itself: {said[-1] if said else f'exit code {worker.returncode}'}")
 
-    def _sum_up(self, jobs: list[Job], runs: list[Run], wrong: list[str], took: float) -> None:
-        again = sum(job.epoch > 1 for job in jobs)
-        expired = sum(any(error.error == "lease expired" for error in job.errors) for job in jobs)
-        failed = [job for job in jobs if job.state is State.FAILED]
-        facts = Table.grid(padding=(0, 2))
-        facts.add_row("jobs enqueued", f"{self.total:,}")
-        facts.add_row("ran to their end", f"{sum(job.state in FINISHED for job in jobs):,}  in {took:.1f} s")
-        facts.add_row("  succeeded", f"{sum(job.state is State.SUCCEEDED for job in jobs):,}")
-        facts.add_row(
-            "  failed",
-            f"{len(failed):,}  (the poison ones, after {max((j.attempts for j in failed), default=0)} attempts each)",
-        )
-        facts.add_row("claimed more than once", f"{again:,}  (retries, and {expired} taken over from {self.victim})")
-        facts.add_row("lost", f"{self.total - len(jobs):,}")
-        facts.add_row("owned twice", f"{sum('twice' in line or 'two owners' in line for line in wrong):,}")
-        self.console.print()
-        self.console.print(facts)
-        workers = len({run.worker for run in runs})
-        verdict = "[bold green]Every job ran to its end, none was lost, none had two owners.[/]"
-        if wrong:
-            verdict = "[bold red]Something is wrong:[/]\n" + "\n".join(wrong[:10])
-        self.console.print(f"\n{verdict}")
-        self.console.print(f"Checked against the log that each of the {workers} workers kept: {len(runs):,} runs.")
+    # --- the proof ------------------------------------------------------------------------------------------
+
+    async def _prove(self, store: Store, sent: list[UUID]) -> int:
+        jobs = [job async for job in _every(store)]
+        done = list(runs(self.news.lines))
+        wrong = faults(done, jobs, sent) + [line for job in jobs for line in _ended_wrongly(job)]
+        if self.news.victim is None:
+            wrong.append("no worker was killed: the report was never seen running")
+        console = self.screen.console
+        console.print(summary(jobs, self.total, len(done), self.news, wrong))
+        if not wrong:
+            console.print(how_to_go_on())
+        return 1 if wrong else 0
 
 
-async def _look(store: Store) -> tuple[dict[State, int], dict[str, int]]:
-    """How many jobs are in each state, and how many each worker holds."""
-    states = {queue.queue: queue.states for queue in await store.counts()}[QUEUE]
-    return states, {worker.name: worker.running for worker in await store.workers()}
+def _command(name: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "dibs", "work", f"{demo_shop.__name__}:app", "--name", name),
+        *("--lease", f"{LEASE}s", "--concurrency", str(CONCURRENCY), "--log-level", "warning"),
+    ]
+
+
+def _end(workers: dict[str, subprocess.Popen[bytes]]) -> None:
+    """As one stops workers: SIGTERM, and a while to finish."""
+    for worker in workers.values():
+        worker.terminate()
+    deadline = monotonic() + 10
+    for worker in workers.values():
+        try:
+            worker.wait(max(0.0, deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            return
+
+
+def _end_by_sigterm() -> None:
+    """Let SIGTERM end the demo as Ctrl-C does, so that it takes its workers with it."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+
+
+def _ended_wrongly(job: Job) -> Iterator[str]:
+    wanted = State.FAILED if demo_shop.poisoned(job) else State.SUCCEEDED
+    if job.state is not wanted:
+        why = f" ({job.errors[-1].error})" if job.errors else ""
+        yield f"job {job.id} ({job.task}) is {job.state}{why}, not {wanted}"
 
 
 async def _every(store: Store) -> AsyncIterator[Job]:

@@ -1,77 +1,134 @@
-"""What the demo's shop has to do, and a worker of the plainest kind that does it: claim, run, settle."""
+"""The shop of ``dibs demo``: an app as anybody would write it, but that its work is only pretended.
+
+Run by real workers: ``dibs work dibs.cli.demo_shop:app``.
+"""
 
 import asyncio
 import hashlib
-import signal
-from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from random import Random
-from time import monotonic
+from typing import Any
 
-from dibs.job import FINISHED, Claim, NewJob, Priority
-from dibs.outcome import Outcome, Retry, Succeeded
-from dibs.stores import open_store
-from dibs.testing.oracle import Log, Run
+from dibs import App, Attempt, Constant, Exponential, NewJob, Priority, current
+from dibs.cli.demo_diary import SETTLED, Diary, end_with_the_demo
+from dibs.outcome import Outcome
 
 QUEUE = "demo"
-LEASE = timedelta(seconds=2)
-BATCH = 20
-PAUSE = 0.004
+BROKEN = '{"order": 17, "items": ['
+PAGES = 60
+
+app = App(name="shop", queue=QUEUE, retention=None)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What the search index is told about."""
+
+    id: int
+    name: str
+
+
+@app.task
+async def send_mail(to: str, subject: str) -> None:
+    """Most of what a shop does."""
+    await asyncio.sleep(0.05 + len(to + subject) % 7 / 50)
+
+
+@app.task(priority=Priority.LOW)
+def make_thumbnail(picture: int) -> str:
+    """A plain function: it runs in a thread."""
+    time.sleep(0.05)
+    return hashlib.sha256(str(picture).encode() * 20_000).hexdigest()[:12]
+
+
+@app.task(priority=Priority.HIGH, retry=Exponential(first=1, cap=8), retry_on=TimeoutError)
+async def charge_card(order: int, amount: Decimal) -> str:
+    """Every second one needs a second attempt."""
+    await asyncio.sleep(0.1)
+    if order % 2 and current().attempt == 1:
+        raise TimeoutError("the bank did not answer")
+    return f"{amount} EUR for order {order}"
+
+
+@app.task(priority=Priority.HIGH)
+async def nightly_report(day: date) -> int:
+    """Long enough to watch it, and to kill the worker that writes it."""
+    attempt = current()
+    for page in range(1, PAGES + 1):
+        await asyncio.sleep(0.1)
+        attempt.progress(page / PAGES, f"page {page} of {PAGES}")
+    attempt.log(f"{PAGES} pages for {day}")
+    return PAGES
+
+
+@app.task(priority=Priority.HIGH, max_attempts=3, retry=Constant(1))
+async def import_order(text: str) -> int:
+    """Poison: what it is given cannot be read, however often it is tried."""
+    await asyncio.sleep(0.02)
+    try:
+        return len(json.loads(text)["items"])
+    except json.JSONDecodeError as problem:
+        raise ValueError("this order cannot be read") from problem
+
+
+@app.task(batch=25)
+def index_products(products: list[Product]) -> list[int]:
+    """Up to 25 jobs in one call, as search engines like it; each gets a result of its own."""
+    time.sleep(0.1)
+    return [len(product.name.split()) for product in products]
 
 
 def orders(count: int) -> Iterator[NewJob]:
-    """A believable mix: much mail, some pictures, a few payments that need a second try, and a little poison."""
+    """A believable mix: much mail, some pictures, a few payments, a little poison, and one nightly report."""
     random = Random(7)
-    for number in range(count):
+    yield nightly_report.job(date(2026, 3, 1))
+    for number in range(1, count):
         dice = random.random()
-        if dice < 0.01:
-            yield NewJob(task="poison", args={"order": number}, queue=QUEUE, max_attempts=3)
-        elif dice < 0.06:
-            yield NewJob(task="payment", args={"order": number}, queue=QUEUE, priority=Priority.HIGH)
+        if dice < 0.004:
+            yield import_order.job(BROKEN)
+        elif dice < 0.05:
+            yield charge_card.job(number, Decimal(number) / 100)
+        elif dice < 0.15:
+            yield make_thumbnail.job(number)
         elif dice < 0.30:
-            yield NewJob(task="thumbnail", args={"picture": number}, queue=QUEUE, priority=Priority.LOW)
+            yield index_products.job(Product(number, f"lamp number {number}"))
         else:
-            yield NewJob(task="mail", args={"to": f"customer-{number}@example.com"}, queue=QUEUE)
+            yield send_mail.job(f"customer-{number}@example.com", "Your order is on its way")
 
 
-def work(url: str, folder: str, name: str) -> None:
-    """One worker, in a process of its own, until no job is left."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's business, it ends its workers
-    asyncio.run(_work(url, Path(folder), name))
+def poisoned(job: Any) -> bool:
+    """Whether this job cannot succeed."""
+    return bool(job.task == import_order.name)
 
 
-async def _work(url: str, folder: Path, name: str) -> None:
-    store, log = open_store(url), Log(folder / f"{name}.log")
-    await store.setup()
-    while True:
-        claims = await store.claim(QUEUE, name, BATCH, LEASE)
-        if not claims:
-            [queue] = [each for each in await store.counts() if each.queue == QUEUE]
-            if not sum(count for state, count in queue.states.items() if state not in FINISHED):
-                break
-            await store.wait([QUEUE], timedelta(seconds=1))
-            continue
-        runs = [await _run(claim) for claim in claims]
-        ended = monotonic()
-        verdicts = await store.settle(
-            [claim.settled(outcome) for claim, (_, outcome) in zip(claims, runs, strict=True)]
-        )
-        for claim, (start, outcome), verdict in zip(claims, runs, verdicts, strict=True):
-            kind = "succeeded" if isinstance(outcome, Succeeded) else "retry"
-            log.add(
-                Run(job=claim.id, epoch=claim.epoch, worker=name, start=start, end=ended, outcome=kind, verdict=verdict)
-            )
-    await store.close()
+# --- the diary: what each worker writes down beside the store, for the proof at the end ---------------------
+
+_diary = Diary.of_this_process()
+app.on("startup")(end_with_the_demo)
 
 
-async def _run(claim: Claim) -> tuple[float, Outcome]:
-    start = monotonic()
-    await asyncio.sleep(PAUSE)
-    if claim.task == "poison":
-        return start, Retry("ValueError: this order cannot be read", timedelta(milliseconds=200))
-    if claim.task == "payment" and claim.attempt == 1 and claim.args["order"] % 2:
-        return start, Retry("TimeoutError: the bank did not answer", timedelta(seconds=1))
-    if claim.task == "thumbnail":
-        return start, Succeeded(hashlib.sha256(str(claim.args["picture"]).encode() * 1_000).hexdigest())
-    return start, Succeeded()
+@app.middleware
+async def write_down(attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    """When each handler began and ended."""
+    for each in attempt.batch:
+        _diary.began(each)
+    try:
+        return await call_next()
+    finally:
+        for each in attempt.batch:
+            _diary.ended(each)
+
+
+def _listen(event: str) -> None:
+    @app.on(event)
+    def settled(attempt: Attempt, outcome: Outcome | None) -> None:
+        _diary.settled(attempt, event, outcome)
+
+
+for _event in SETTLED:
+    _listen(_event)

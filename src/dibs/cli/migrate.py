@@ -48,7 +48,7 @@ def status(url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"current": found.current, "latest": found.latest, "pending": found.pending}))
     else:
-        click.echo(f"version {found.current or 'none'} of {found.latest}")
+        click.echo(f"version {found.current or 'none'} of {found.latest}" if found.latest else "this store needs none")
         for name in found.pending:
             click.echo(f"pending: {name} (dibs migrate up)")
     if found.pending:

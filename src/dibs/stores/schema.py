@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from dibs.errors import ConfigurationError
-from dibs.stores import KINDS, import_kind, scheme_of
+from dibs.stores import import_kind, kind_of, scheme_of
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
@@ -30,12 +30,27 @@ class Schema(Protocol):
         """The schema as the database holds it, as text."""
 
 
+class NoSchema:
+    """A store that needs none is always up to date, so that one deployment step does for all stores."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    async def status(self) -> SchemaStatus:
+        return SchemaStatus(0, 0, ())
+
+    async def up(self) -> tuple[str, ...]:
+        return ()
+
+    async def dump(self) -> str:
+        raise ConfigurationError(f"{self._scheme}:// has no schema to print: only postgresql:// and sqlite:// have")
+
+
 def open_schema(url: str) -> Schema:
-    """The schema that a URL leads to; stores without one say so."""
-    scheme = scheme_of(url)
-    kind = KINDS.get(scheme)
-    if kind is None or not kind.schema:
-        raise ConfigurationError(f"{scheme or url}:// has no schema to migrate: only postgresql:// and sqlite:// have")
+    """The schema that a URL leads to."""
+    kind, scheme = kind_of(url), scheme_of(url)
+    if not kind.schema:
+        return NoSchema(scheme)
     import_kind(kind, scheme)
     schema: Schema = import_module(f"{kind.module}.schema").open_schema(url)
     return schema

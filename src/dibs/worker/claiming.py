@@ -71,6 +71,11 @@ class Claimer:
         if self._until_empty:
             self._news.set()
 
+    def return_stale(self, since: float) -> None:
+        """Give back what has waited for a slot since before that, and begin anew to find out how much to hold."""
+        if self._runner.return_stale(since):
+            self._prefetch.forget()
+
     def stop(self) -> None:
         """Claim no more. What a claim brings that is on its way is released."""
         self._stop.set()
@@ -113,10 +118,10 @@ class Claimer:
             if self._tasks:
                 count += await self._claim_some(queue, limit, self._tasks)
         except Exception as problem:
-            self._weather.failed(problem)
+            self._weather.failed("claims", problem)
             await self._backoff.pause(self._stop)
         else:
-            self._weather.fine()
+            self._weather.fine("claims")
             self._backoff.reset()
             lookout.brought(queue, count)
 

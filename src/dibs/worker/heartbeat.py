@@ -90,6 +90,7 @@ class Heartbeat:
                 self._give_up_expired()
                 await self._wait(self._tick)
         finally:
+            await asyncio.wait([beats], timeout=1)  # rather than cut off a call that is about to be answered
             await end([beats])
             await self._leave()
 
@@ -127,7 +128,7 @@ class Heartbeat:
 
     async def _beat_for_ever(self) -> None:
         ready = False
-        while True:
+        while not self._over.is_set():
             try:
                 if not ready:
                     await self._set_up()
@@ -135,12 +136,12 @@ class Heartbeat:
                 async with asyncio.timeout(self._lease / 2):
                     await self._beat()
             except Exception as problem:
-                self._weather.failed(problem)
-                await asyncio.sleep(self._backoff.next())
+                self._weather.failed("heartbeats", problem)
+                await self._wait(self._backoff.next())
             else:
-                self._weather.fine()
+                self._weather.fine("heartbeats")
                 self._backoff.reset()
-                await asyncio.sleep(self._tick)
+                await self._wait(self._tick)
 
     async def _beat(self) -> None:
         """Renew what is due; if nothing is, show from time to time that this worker is there."""

@@ -15,6 +15,8 @@ FALLBACK = 10.0
 """Seconds after which a queue is asked again that nobody called for."""
 GATHER = 0.005
 """Seconds in which several queues that run dry together are put into one wait."""
+LOOK = 0.02
+"""Seconds that a wait is given to look for itself before it is given up."""
 FIRST_SULK, LONGEST_SULK = 0.01, 0.25
 """How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
 others were faster. It may be called for all the time."""
@@ -114,11 +116,11 @@ class Lookout:
             try:
                 await self._wait(dry)
             except Exception as problem:
-                self._weather.failed(problem)
+                self._weather.failed("waits", problem)
                 self._changed.set()
                 await backoff.pause(never)
             else:
-                self._weather.fine()
+                self._weather.fine("waits")
                 backoff.reset()
 
     async def _gather(self) -> None:
@@ -143,7 +145,11 @@ class Lookout:
             if waiting.done():
                 self._called(awaited, waiting.result())
         finally:
-            await end([waiting, changed])
+            try:
+                # A wait begins with a look, which a driver does not like to be cut off in.
+                await asyncio.wait([waiting], timeout=max(0.0, now + LOOK - time.monotonic()))
+            finally:
+                await end([waiting, changed])
 
     def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
         """Ask those that were named; all of them if none was: that is the fallback."""
@@ -151,3 +157,5 @@ class Lookout:
             if lane.name in named or not named:
                 lane.called = True
                 self._wet(lane)
+            else:
+                self._changed.set()  # it still has to be waited for

@@ -26,14 +26,14 @@ class Maintenance:
 
     async def sweep(self) -> None:
         """For ever."""
-        await self._every(self._sweep_every, self._sweep_once)
+        await self._every("sweeps", self._sweep_every, self._sweep_once)
 
     async def prune(self) -> None:
         """For ever."""
         if self._retention is not None:
-            await self._every(PRUNE_EVERY, self._prune_once)
+            await self._every("prunes", PRUNE_EVERY, self._prune_once)
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[int]]) -> None:
+    async def _every(self, part: str, seconds: float, work: Callable[[], Awaitable[int]]) -> None:
         backoff, never = Backoff(), asyncio.Event()
         # Workers that start together do not work together.
         await asyncio.sleep(seconds * uniform(0.0, 1.0))
@@ -41,10 +41,10 @@ class Maintenance:
             try:
                 full = await work() == CHUNK
             except Exception as problem:
-                self._weather.failed(problem)
+                self._weather.failed(part, problem)
                 await backoff.pause(never)
                 continue
-            self._weather.fine()
+            self._weather.fine(part)
             backoff.reset()
             await asyncio.sleep(PAUSE if full else seconds * uniform(0.75, 1.25))
 

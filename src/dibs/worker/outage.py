@@ -36,19 +36,27 @@ class Backoff:
 
 
 class Weather:
-    """Whether the store can be reached, as all loops and threads of a worker see it: one line when it goes, one when it
-    is back."""
+    """Whether the store can be reached, as all loops and threads of a worker see it.
+
+    One line when it goes, one when it is back: when each part that had failed has got through again. The answer to a
+    call that another part made before the outage says nothing.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
         self._since = 0.0
-        self.down = False
+        self._failing: set[str] = set()
 
-    def failed(self, problem: BaseException) -> None:
+    @property
+    def down(self) -> bool:
+        return bool(self._failing)
+
+    def failed(self, part: str, problem: BaseException) -> None:
         """A call went wrong. What is not an outage is a fault of ours, and logged as one."""
         with self._lock:
-            was_down, self.down = self.down, True
+            was_down = self.down
+            self._failing.add(part)
             if was_down:
                 return
             self._since = time.monotonic()
@@ -57,11 +65,12 @@ class Weather:
         else:
             log.error("%s: a call of the store failed, trying again", self._name, exc_info=problem)
 
-    def fine(self) -> None:
+    def fine(self, part: str) -> None:
         """A call went well."""
-        if not self.down:
+        if part not in self._failing:
             return
         with self._lock:
-            was_down, self.down = self.down, False
-        if was_down:
-            log.warning("%s: the store is back after %.1f s", self._name, time.monotonic() - self._since)
+            self._failing.discard(part)
+            if self.down:
+                return
+        log.warning("%s: the store is back after %.1f s", self._name, time.monotonic() - self._since)

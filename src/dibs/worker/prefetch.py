@@ -35,6 +35,10 @@ class Prefetch:
             self.size //= 2
         self.size = min(self.size, lately, MOST)
 
+    def forget(self) -> None:
+        """What held so far holds no more."""
+        self.size = self._fixed or 0
+
     def mark(self, now: float, started: int) -> None:
         """Remember how many were started until now."""
         marks = self._marks

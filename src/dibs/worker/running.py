@@ -91,26 +91,26 @@ class Runner:
         """How many jobs for processes could start at once."""
         return min(self.free, self.free_processes) if not self._process_line else 0
 
-    def return_stale(self, since: float) -> None:
+    def return_stale(self, since: float) -> bool:
         """Release what waits for a slot if the next one came before that: others may have slots."""
-        if self._line and self.oldest(self._line) < since:
-            self._release(self._line)
-            self.waiting = 0
-        if self._process_line and self.oldest(self._process_line) < since:
-            self._release(self._process_line)
+        stale = [line for line in (self._line, self._process_line) if line and self.oldest(line) < since]
+        for line in stale:
+            self._release(line)
+        return bool(stale)
 
     def give_back(self) -> None:
         """Start no more, and release everything that has not started."""
         self.closed = True
         self._release(self._line)
         self._release(self._process_line)
-        self.waiting = 0
 
     def _release(self, line: deque[Run | Plan]) -> None:
         while line:
             item = line.popleft()
             for run in self._next_batch(item, line) if isinstance(item, Plan) else [item]:
                 self._settle(run, Released())
+        if line is self._line:
+            self.waiting = 0
 
     def _next_batch(self, plan: Plan, line: deque[Run | Plan]) -> list[Run]:
         """The next runs of a batch task; if more of them wait, it stands in line again."""
@@ -287,10 +287,8 @@ class Runner:
             return
         run.cancelled = True
         run.why = Why.LOST if why is Why.LOST else run.why or why
-        if run.lost and not run.started and run.handle is None:
-            return  # it waits for a slot, and is dropped when its turn comes
         if not run.started or not run.plan.interruptible or run.handle is None:
-            return
+            return  # one that waits for a slot ends when its turn comes
         if all(isinstance(each, Run) and each.why for each in run.batch):
             run.handle.cancel()
 

@@ -24,6 +24,7 @@ LOOK_EVERY = 5.0
 """Seconds after which a worker looks again whether schedules were added, changed or paused."""
 SPREAD = 0.25
 """Seconds over which the workers come to a tick, so that most of them find it done."""
+PART = "schedules"
 AHEAD = timedelta(hours=1)
 """A schedule that got further than this has been handled by a clock that was wrong."""
 
@@ -51,10 +52,10 @@ class Scheduling:
             try:
                 left = await self.look()
             except Exception as problem:
-                self._weather.failed(problem)
+                self._weather.failed(PART, problem)
                 await backoff.pause(never)
                 continue
-            self._weather.fine()
+            self._weather.fine(PART)
             backoff.reset()
             await asyncio.sleep(min(left + uniform(0.0, SPREAD), LOOK_EVERY * uniform(0.75, 1.25)))
 

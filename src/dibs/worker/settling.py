@@ -86,11 +86,11 @@ class Settler:
             await self._report(batch)
             verdicts = await self._store.settle([run.claim.settled(outcome) for run, outcome in batch])
         except StoreUnavailable as problem:
-            self._weather.failed(problem)
+            self._weather.failed("settles", problem)
             return batch
         except Exception as problem:  # one of them is at fault: the others shall not suffer for it
             return await self._settle_apart(batch, problem)
-        self._weather.fine()
+        self._weather.fine("settles")
         self._settled(batch, verdicts)
         return []
 

@@ -155,7 +155,7 @@ class Shift:
         """When handlers have become slow all of a sudden, what was claimed for fast ones is for others to take."""
         while self._settings.prefetch is None:
             await asyncio.sleep(STALE / 2)
-            self._runner.return_stale(monotonic() - STALE)
+            self._claimer.return_stale(monotonic() - STALE)
 
     async def _open(self) -> bool:
         """Wait for a store that is away; one that cannot be worked with is the caller's business.
@@ -167,10 +167,10 @@ class Shift:
             try:
                 await self._store.setup()
             except StoreUnavailable as problem:
-                self._weather.failed(problem)
+                self._weather.failed("setup", problem)
                 await backoff.pause(self._stopping)
             else:
-                self._weather.fine()
+                self._weather.fine("setup")
                 return True
         return False
 

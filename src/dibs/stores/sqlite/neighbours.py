@@ -17,7 +17,7 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 def refuse_strangers(path: Path) -> None:
     """Before the first handle: nobody else in this process may have the file open. Only Linux tells."""
-    if not path.exists() or any(_same(Path(each.filename), path) for each in apsw.connections() if each.filename):
+    if not path.exists() or _open_in_ours(path):
         return  # who has it open already uses our library, or is found out by whoever came first
     if any(os.path.samestat(found, path.stat()) for found in _open_files()):
         raise ConfigurationError(
@@ -37,6 +37,20 @@ def refuse_beside_handles(file: Callable[[], str]) -> None:
                 f"this process has {path} open in dibs too, and two SQLite libraries on one file lose data: close the "
                 "store or the app here first, or enqueue through an apsw connection"
             )
+
+
+def _open_in_ours(path: Path) -> bool:
+    if any(_same(handle.path, path) for handle in list(forks.handles)):
+        return True
+    for each in apsw.connections():
+        try:
+            if each.filename and _same(Path(each.filename), path):
+                return True
+        except apsw.ThreadingViolationError:
+            return True  # in use by another thread, so it cannot be asked: rather no alarm than a false one
+        except apsw.ConnectionClosedError:
+            continue
+    return False
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -49,6 +49,18 @@ async def test_any_finished_job_can_be_sent_back(store: Store, lab: Lab, outcome
     assert (after.key, after.meta) == ("k", {"m": 1})
 
 
+async def test_a_job_whose_expired_lease_was_seen_stands_in_its_new_place_once(store: Store, lab: Lab) -> None:
+    jobs = await add(store, 2, max_attempts=1)
+    urgent = await add_one(store, priority=-1, max_attempts=2)
+    await take(store, limit=3, lease=SECOND)
+    await lab.advance(1)
+    assert await taken(store, limit=1) == [urgent]  # on its way, the claim has seen the leases of the others too
+    await store.cancel(only(jobs[1]), force=True)
+    await store.requeue(only(jobs[1]))
+    assert await taken(store, limit=3) == [jobs[1]]
+    assert [await state(store, job) for job in jobs] == [State.FAILED, State.RUNNING]
+
+
 async def test_a_cancelled_queued_job_can_be_sent_back(store: Store) -> None:
     job = await add_one(store)
     await store.cancel(only(job))

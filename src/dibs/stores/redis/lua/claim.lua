@@ -35,7 +35,8 @@ end
 local budget = limit + 1000
 local taken = {}
 
--- The next jobs in the order: their ids, and for those whose lease expired their hints.
+-- The next jobs in the order: their ids, and for those whose lease expired their hints, by position: a job that was
+-- requeued since can stand here twice, with an old hint and as itself.
 local function upcoming(count)
   local ids, hints = {}, {}
   while #ids < count and budget > 0 do
@@ -51,7 +52,7 @@ local function upcoming(count)
       local id = sub(member, 24, 55)
       ids[#ids + 1] = id
       if c.late then
-        hints[id] = member
+        hints[#ids] = member
       end
     end
   end
@@ -88,8 +89,8 @@ while #taken < limit do
     break
   end
   load(ids)
-  for _, id in ipairs(ids) do
-    local r, hint = jobs[id], hints[id]
+  for i, id in ipairs(ids) do
+    local r, hint = jobs[id], hints[i]
     if hint then
       drop(base .. 'late:' .. queue, hint)
       if expired(r, hint, id) and recover(r, id) then
