@@ -12,6 +12,7 @@ from dibs.errors import (
     JobFailed,
     JobUnknown,
     Refused,
+    ScheduleUnknown,
     SchemaError,
     StoreUnavailable,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Refused",
     "Retention",
     "Retry",
+    "ScheduleUnknown",
     "SchemaError",
     "Snooze",
     "State",

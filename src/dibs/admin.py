@@ -34,8 +34,10 @@ from dibs.job import (
     State,
     WorkerInfo,
 )
+from dibs.schedules import Listed, Schedules
 from dibs.store import CHUNK, Store
 from dibs.stores.doctor import Finding, fail, ok, warn
+from dibs.task import Tasks
 
 LIVE = timedelta(seconds=35)
 """A worker shows itself every ten seconds: one that missed three of them is gone."""
@@ -242,6 +244,10 @@ class Admin:
         now = self.clock()
         return [_worker(one, now) for one in await self.store.workers()]
 
+    def schedules(self, tasks: Tasks | None = None) -> Schedules:
+        """The schedules of the store. Arguments are checked against those ``tasks`` that are given."""
+        return Schedules(self._here, tasks or Tasks())
+
     # --- everything at once ---------------------------------------------------------------------------------
 
     async def snapshot(self, jobs: int = 5) -> Snapshot:
@@ -272,6 +278,7 @@ class Admin:
             *_alive(workers),
             await self._leases(_total(queues, State.RUNNING)),
             _failed(queues),
+            *_scheduled(await self.schedules().list()),
         ]
 
     async def _leases(self, running: int) -> Finding:
@@ -376,3 +383,19 @@ def _failed(queues: Iterable[Queue]) -> Finding:
     if not count:
         return ok("failures", "no failed jobs")
     return warn("failures", _many(count, "failed job"), "look at them: dibs jobs list --state failed")
+
+
+def _scheduled(schedules: Sequence[Listed]) -> list[Finding]:
+    """Nothing where there are none: most stores have none."""
+    findings = []
+    for one in schedules:
+        name = f"schedule {one.name}"
+        if one.problem is not None:
+            findings.append(warn(name, one.problem, "workers that can read it run it; see dibs schedules show"))
+        elif one.late is not None:
+            text = f"nobody enqueued its tick of {one.late:%Y-%m-%d %H:%M:%S} UTC"
+            findings.append(fail(name, text, "start a worker: dibs work APP"))
+    if schedules and not findings:
+        paused = sum(one.paused for one in schedules)
+        findings.append(ok("schedules", f"{_many(len(schedules), 'schedule')}, {paused} paused"))
+    return findings

@@ -20,6 +20,7 @@ from dibs.handle import Handle
 from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
 from dibs.opened import Opened
 from dibs.options import TaskOptions, declared, replaced
+from dibs.schedules import Rhythm, Schedules, What, declare
 from dibs.signals import Delay
 from dibs.store import Store
 from dibs.stores import DEFAULT_URL, kind_of, open_store
@@ -29,6 +30,7 @@ from dibs.worker.processes import refer
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K", bound=Task[..., Any])
 
 WORK_URL = "DIBS_WORK_URL"
 """What ``dibs work --url`` was told, for its processes and theirs: every app in them uses it."""
@@ -61,6 +63,8 @@ class App:
         self._clock = clock
         self._given = store
         self._opened = Opened(self.open_store)
+        self.schedules = Schedules(self.store, self.tasks)
+        """Schedules that are stored: add, change, pause, resume, remove, list."""
         self.url = os.environ.get(WORK_URL) or url or os.environ.get("DIBS_URL") or DEFAULT_URL
 
     # --- declaring ------------------------------------------------------------------------------------------
@@ -103,6 +107,31 @@ class App:
             task = PlainTask(function, name=name, options=options, store=self.store, clock=self._now)
         self.tasks.add(task)
         return task
+
+    @overload
+    def schedule(self, name: str, what: What, /, **rhythm: Unpack[Rhythm]) -> None: ...
+    @overload
+    def schedule(self, name: str | None = None, /, **rhythm: Unpack[Rhythm]) -> Callable[[K], K]: ...
+    def schedule(self, name: str | None = None, what: What | None = None, /, **rhythm: Unpack[Rhythm]) -> Any:
+        """Have workers with this code enqueue a job at every tick.
+
+        Above a task that needs no arguments, ``@app.schedule(cron="0 3 * * *", zone="Europe/Berlin")``, or by itself:
+        ``app.schedule("sales", report.job("sales"), every=timedelta(hours=6))``. Its name is the task's unless it has
+        one. A schedule that is gone from the code is gone; to keep one whatever the code says: ``app.schedules.add``.
+        """
+        if name is not None and not isinstance(name, str):
+            raise ConfigurationError("a schedule is given a name first, or stands as @app.schedule(…) above a task")
+        if name is not None and what is not None:
+            declare(self.tasks, name, what, rhythm)
+            return None
+
+        def above(task: K) -> K:
+            if not isinstance(task, Task):
+                raise ConfigurationError("@app.schedule(…) goes above a task: write it in the line above @app.task")
+            declare(self.tasks, task.name if name is None else name, task, rhythm)
+            return task
+
+        return above
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt of every task in ``async def function(attempt, call_next)``; the first is outermost."""

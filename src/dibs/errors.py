@@ -52,6 +52,10 @@ class JobCancelled(JobNotSucceeded):
     """The job was cancelled."""
 
 
+class ScheduleUnknown(DibsError, LookupError):
+    """There is no schedule of that name: it was never added or declared, or it was removed."""
+
+
 class JobUnknown(DibsError, LookupError):
     """There is no job with that id: it never was, or it was deleted or pruned."""
 

@@ -338,6 +338,13 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     info: dict[str, Any]
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What a store keeps that is no job, by kind and name, and what its clock showed when it was asked."""
+
+    now: datetime
+    values: dict[str, dict[str, dict[str, Any]]]
+
+
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How long finished jobs are kept, by the way they ended; None keeps them for ever."""
 

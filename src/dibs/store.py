@@ -19,6 +19,7 @@ from dibs.job import (
     FlowPage,
     FlowState,
     Job,
+    Kept,
     NewFlow,
     NewJob,
     Order,
@@ -255,3 +256,16 @@ class Store(Protocol):
 
     async def configure(self, queue: str, *, order: Order) -> None:
         """Change a queue's settings, from the next claim on."""
+
+    # --- what is set at run time and is no job --------------------------------------------------------------
+
+    async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
+        """Keep a value under each name, in place of the one that is there; None forgets it. All of them or none.
+
+        A value that was kept with a higher ``rank`` stays as it is, so writers who come late can be told from those
+        who know better; among equals the last one counts. Forgetting asks for no rank. Values are JSON objects.
+        """
+
+    async def kept(self, kinds: Sequence[str]) -> Kept:
+        """Everything that is kept of these kinds, at one instant, which is named, too: the store's clock, for whoever
+        has to act by it."""

@@ -19,6 +19,7 @@ from dibs.handle import Handle, OpenStore
 from dibs.job import NewJob
 from dibs.keys import Key, literal, make_key
 from dibs.options import TaskOptions, declared, replaced
+from dibs.schedule import Schedule
 from dibs.sending import Calls, Sending
 from dibs.signals import Delay
 from dibs.store import CHUNK, Store
@@ -207,12 +208,13 @@ class BatchTask(Task[[T], R], Generic[T, R]):
 
 
 class Tasks:
-    """What a worker needs to know of an app: its tasks, what wraps them, and who wants to hear of what."""
+    """What a worker needs to know of an app: its tasks, what wraps them, who wants to hear of what, and schedules."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Task[..., Any]] = {}
         self.middleware: list[Middleware] = []
         self.hooks: dict[str, list[Hook]] = {}
+        self.schedules: dict[str, Schedule] = {}
 
     def add(self, task: Task[..., Any]) -> None:
         """Make a task known; a ConfigurationError if another one has its name."""

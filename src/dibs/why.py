@@ -10,6 +10,7 @@ import msgspec
 from dibs.admin import Admin, Queue, Worker
 from dibs.clock import to_micros
 from dibs.job import FINISHED, Filter, Job, OnFailure, Order, State
+from dibs.schedule import tick_of
 from dibs.store import Store
 
 LOOKED_AT = 10_000
@@ -237,12 +238,17 @@ def _running(job: Job, workers: Sequence[Worker], now: datetime, cause: str) -> 
 
 def _queued(job: Job, queue: Queue | None, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:
     if job.run_at > now:
-        tried = f" (attempt {job.attempts + 1} of {job.max_attempts})" if job.attempts else ""
-        yield _Block(Reason.NOT_DUE, f"it is not due until {_when(job.run_at, now)}{tried}", job.run_at)
+        about = f" (attempt {job.attempts + 1} of {job.max_attempts})" if job.attempts else _spread(job)
+        yield _Block(Reason.NOT_DUE, f"it is not due until {_when(job.run_at, now)}{about}", job.run_at)
     if queue is not None and queue.paused:
         text = f"queue {job.queue} is paused (dibs queues resume {job.queue})"
         yield _Block(Reason.QUEUE_PAUSED, text)
     yield from _unserved(job, workers)
+
+
+def _spread(job: Job) -> str:
+    tick = tick_of(job)
+    return "" if tick is None else f" (schedule {tick.schedule} made it for its tick {tick.at} and spreads its jobs)"
 
 
 def _unserved(job: Job, workers: Sequence[Worker]) -> Iterator[_Block]:

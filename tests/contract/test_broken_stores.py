@@ -92,6 +92,7 @@ KNOWN_BY_STORIES = (
     "RequeueForgetsTheNeeds",
     "OnlyRequeuedStepsWaitAgain",
     "StepsAreAddedAfterTheEnd",
+    "RankIsIgnored",
 )
 
 

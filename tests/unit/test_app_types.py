@@ -51,7 +51,16 @@ def index(orders: list[Order]) -> list[int | BaseException]:
 async def forget(names: list[str]) -> None: ...
 
 
+@app.schedule(cron="@daily", zone="Europe/Berlin", missed="all")
+@app.task
+async def clean(rooms: int = 3) -> int:
+    return rooms
+
+
 async def good() -> None:
+    reveal_type(await (await clean.enqueue(rooms=2)).result())  # int
+    reveal_type(await app.schedules.add("x", add.job(1), every=5))  # dibs.schedule.Schedule
+    app.schedule("y", clean, every=timedelta(hours=1), overlap="skip")
     reveal_type(await add.enqueue(1, b=2))  # dibs.handle.Handle[int]
     reveal_type(await (await add.enqueue(1)).result())  # int
     reveal_type(await (await ship.enqueue(Order(1), express=True)).result(5))  # str
@@ -81,6 +90,9 @@ async def bad() -> None:
     await add.options(delay="soon").enqueue(1)  # error: arg-type
     app.task(quue="mail")  # error: call-overload
     app.task(executor="thread")  # error: call-overload
+    app.schedule("z", clean, cron="@daily", missed="some")  # error: call-overload
+    app.schedule("z", clean, corn="@daily")  # error: call-overload
+    await app.schedules.add("z", clean, corn="@daily")  # error: call-arg
 """
 
 

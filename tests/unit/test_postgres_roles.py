@@ -57,6 +57,8 @@ async def test_a_producer_can_enqueue_and_look_up_but_not_work(allowed: RoleFact
             "claim('default', 'w')",
             "settle_one(dibs.new_id(), 1, 'w')",
             "sweep()",
+            "kept('{colour}')",
+            "keep('colour', '{sky}', '{null}')",
             "find()",
             "cancel('{\"everything\": true}')",
         ):
@@ -75,6 +77,8 @@ async def test_a_worker_can_work_but_not_operate(allowed: RoleFactory) -> None:
         assert await store.heartbeat("w", [one, two], LEASE) == [Pulse.HELD] * 2
         assert await store.settle([one.settled(Succeeded())]) == [Verdict.ACCEPTED]
         assert await role.fetchval("select dibs.settle_one($1, 1, 'w')", two.id) == "accepted"
+        await store.keep("colour", {"sky": {"is": "blue"}, "sea": None}, rank=3)
+        assert (await store.kept(["colour"])).values == {"colour": {"sky": {"is": "blue"}}}
         assert await role.fetchval("select dibs.sweep()") == await role.fetchval("select dibs.prune()") == 0
         for forbidden in (
             "cancel('{\"everything\": true}')",

@@ -10,7 +10,7 @@ import pytest
 
 from dibs.attempt import Attempt, current
 from dibs.errors import Refused, StoreUnavailable
-from dibs.job import Claim, Settlement, State
+from dibs.job import Claim, Kept, Settlement, State
 from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.retry import Constant
 from dibs.stores.memory import MemoryStore
@@ -52,6 +52,14 @@ class Flaky(MemoryStore):
     async def wait(self, *args: Any, **named: Any) -> frozenset[str]:
         await self._reach()
         return await super().wait(*args, **named)
+
+    async def keep(self, *args: Any, **named: Any) -> None:
+        await self._reach()
+        await super().keep(*args, **named)
+
+    async def kept(self, *args: Any, **named: Any) -> Kept:
+        await self._reach()
+        return await super().kept(*args, **named)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         await self._reach()
@@ -118,6 +126,7 @@ async def test_an_outage_loses_no_outcome_and_is_said_once(
         assert "trying again" in said(caplog)[0]
         flaky.away = False
         await until(lambda: worker.stats.succeeded == 20)
+        await until(lambda: len(said(caplog)) >= 2)  # when the last part of the worker has got through
     assert [(await shop.job(each)).result for each in ids] == ["done"] * 20
     assert len(said(caplog)) == 2
     assert "back after" in said(caplog)[1]

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from dibs.app import App
 from dibs.cli import kinds, show
 from dibs.cli.locate import load_app
 from dibs.cli.options import administering, app_option, complete_queue, complete_task, json_option, resolve_url, run
 from dibs.clock import system_clock
 from dibs.errors import Refused
 from dibs.job import Enqueued, NewJob
+from dibs.task import Tasks
 
 
 @click.command()
@@ -51,12 +51,12 @@ def enqueue(
       dibs enqueue send_mail -a to=ada@example.com --app shop.tasks:app
       echo '{"to": "ada@example.com"}' | dibs enqueue send_mail --args - --key mail-ada
     """
-    args = _arguments(whole, single)
+    args = arguments(whole, single)
     if given["delay"] is not None and given["run_at"] is not None:
         raise click.UsageError("say --delay or --run-at, not both")
     options = {name: value for name, value in given.items() if value is not None}
     path = app or environ.get("DIBS_APP")
-    job = _unchecked(task, args, options) if path is None else _checked(load_app(path), task, args, options)
+    job = _unchecked(task, args, options) if path is None else checked(load_app(path).tasks, task, args, options)
     answer = run(_send(resolve_url(url, app), job))
     if as_json:
         show.emit({"id": answer.id, "created": answer.created, "task": job.task, "queue": job.queue})
@@ -66,7 +66,8 @@ def enqueue(
         click.echo(f"key {job.key} is busy in queue {job.queue}: the job that has it was not replaced", err=True)
 
 
-def _arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """All arguments of ``--args`` and ``-a``."""
     if whole is not None and not isinstance(whole, dict):
         raise click.UsageError("--args must be a JSON object: '{\"name\": value}'")
     return {**(whole or {}), **dict(single)}
@@ -79,10 +80,11 @@ def _unchecked(task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJ
     return NewJob(task=task, args=args, run_at=due, **options)
 
 
-def _checked(app: App, name: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
-    task = app.tasks.by_name.get(name)
+def checked(tasks: Tasks, name: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
+    """The job of a task of an app; Refused if there is no such task, or if the arguments do not fit it."""
+    task = tasks.by_name.get(name)
     if task is None:
-        near = get_close_matches(name, app.tasks.by_name, n=1) or sorted(app.tasks.by_name)[:5]
+        near = get_close_matches(name, tasks.by_name, n=1) or sorted(tasks.by_name)[:5]
         known = f"did you mean {near[0]}?" if len(near) == 1 else f"it has {', '.join(near) or 'none'}"
         raise Refused(f"the app has no task {name!r}: {known}")
     # What came as JSON is read as a worker would read it: text becomes a datetime where the task wants one.

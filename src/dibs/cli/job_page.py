@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dibs.cli import show
 from dibs.job import Flow, Job, Report
+from dibs.schedule import tick_of
 from dibs.why import Explanation
 
 
@@ -49,6 +50,8 @@ def _facts(job: Job, flow: Flow | None, now: datetime) -> Iterator[tuple[str, st
         yield "step", show.one_line(job.step or "?")
     if job.needs:
         yield "needs", show.one_line(", ".join(job.needs))
+    if (tick := tick_of(job)) is not None:
+        yield "schedule", show.one_line(f"{tick.schedule}, {'run by hand' if tick.by_hand else f'tick {tick.at}'}")
     times = (
         ("created", job.created_at),
         ("due", job.run_at),

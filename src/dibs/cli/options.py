@@ -180,6 +180,11 @@ async def _flows(admin: Admin) -> set[str]:
     return {str(flow.id) for flow in (await admin.flows(limit=50)).flows}
 
 
+async def _schedules(admin: Admin) -> set[str]:
+    return {schedule.name for schedule in await admin.schedules().list(ticks=0)}
+
+
+complete_schedule = _completer(_schedules)
 complete_queue = _completer(_queues)
 complete_task = _completer(_tasks)
 complete_worker = _completer(_workers)

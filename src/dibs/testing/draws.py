@@ -12,6 +12,7 @@ MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 QUEUES = ("a", "b", "ü b")
 TASKS = ("t1", "t2", "t3")
 WORKERS = ("ann", "bob")
+KINDS = ("k1", "k2")
 KEYS = (None, None, "k1", "k2")
 LEASES = (SECOND, 30 * SECOND, 60 * SECOND)
 OFFSETS = (None, None, -5 * SECOND, timedelta(0), MICROSECOND, SECOND, 5 * SECOND)
@@ -67,6 +68,7 @@ ACTIONS = (
     "prune",
     "look",
     "set_up_a_queue",
+    *("keep",) * 2,
 )
 """What happens in a story, as often as it is named."""
 

@@ -30,6 +30,7 @@ from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import START, FakeClock
 from dibs.testing.draws import (
     ACTIONS,
+    KINDS,
     MICROSECOND,
     MOVES,
     SECOND,
@@ -156,6 +157,7 @@ class Agreement(RuleBasedStateMachine):
     def compare_tables(self) -> None:
         self.both("counts")
         self.both("workers")
+        self.both("kept", KINDS)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -374,6 +376,13 @@ class Agreement(RuleBasedStateMachine):
             self.tell(what, queue)
         else:
             self.tell("configure", queue, order=Order(what))
+
+    def keep(self, draw: Draw) -> None:
+        """What is no job: some is kept, some forgotten, now and then by somebody who comes too late."""
+        what = st.sampled_from((None, {"n": 1}, {"n": 2.5, "ü": [None]}))
+        values = draw(st.dictionaries(st.sampled_from(("x", "ü b")), what, max_size=2))
+        self.tell("keep", draw(st.sampled_from(KINDS)), values, rank=draw(st.integers(0, 3)))
+        self.both("kept", KINDS)
 
 
 async def _answer(call: Coroutine[Any, Any, Any]) -> Any:

@@ -24,6 +24,7 @@ from dibs.worker.prefetch import Prefetch
 from dibs.worker.processes import ProcessPool
 from dibs.worker.run import Run, Why
 from dibs.worker.running import Runner
+from dibs.worker.scheduling import Scheduling
 from dibs.worker.settings import Settings
 from dibs.worker.settling import Ended, Settler
 from dibs.worker.stats import Stats
@@ -70,6 +71,7 @@ class Shift:
         )
         self._store, beating = open_store(), open_store()
         self._shared = self._store is beating
+        self._scheduling = Scheduling(settings.name, self._store, tasks.schedules, self._weather)
         self._assemble(beating, info)
 
     def _assemble(self, beating: Store, info: Callable[[], dict[str, Any]]) -> None:
@@ -141,7 +143,13 @@ class Shift:
         """What goes on while claims are made."""
         if self._settings.until_empty:
             return [self._lookout.watch()]
-        return [self._lookout.watch(), self._maintenance.sweep(), self._maintenance.prune(), self._return_stale()]
+        return [
+            self._lookout.watch(),
+            self._maintenance.sweep(),
+            self._maintenance.prune(),
+            self._scheduling.run(),
+            self._return_stale(),
+        ]
 
     async def _return_stale(self) -> None:
         """When handlers have become slow all of a sudden, what was claimed for fast ones is for others to take."""

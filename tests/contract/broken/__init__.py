@@ -3,7 +3,7 @@
 ``@caught_by`` names the tests that must fail; each fault is one that a real store could have.
 """
 
-from tests.contract.broken import claiming, enqueueing, fence, flows, handlers, leases, operators
+from tests.contract.broken import claiming, enqueueing, fence, flows, handlers, keeping, leases, operators
 from tests.contract.broken.base import CAUGHT_BY, lab_of
 from tests.contract.broken.fence import LooseFence
 
@@ -15,6 +15,7 @@ __all__ = [
     "fence",
     "flows",
     "handlers",
+    "keeping",
     "lab_of",
     "leases",
     "operators",

@@ -41,14 +41,16 @@ from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.memory.flows import FlowRecord, FlowVerbs
+from dibs.stores.memory.keeping import Keeping
 from dibs.stores.memory.queues import QueueVerbs
 from dibs.stores.memory.records import Lane, Record
 
 
-class MemoryStore(FlowVerbs, QueueVerbs, BulkVerbs):
+class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
     """Jobs in this process's memory, gone when it ends; safe to use from several threads."""
 
     def __init__(self, *, clock: Clock = system_clock, limits: Limits = rules.DEFAULT) -> None:
+        super().__init__()
         self._clock = clock
         self._limits = limits
         self._lock = threading.Lock()

@@ -1,5 +1,6 @@
 """Rows to values."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from dibs.job import (
     Flow,
     FlowState,
     Job,
+    Kept,
     OnFailure,
     Order,
     QueueCounts,
@@ -77,6 +79,15 @@ def worker(row: Any) -> WorkerInfo:
     """A row of ``dibs.workers()``."""
     info = _decode(row["info"])
     return WorkerInfo(name=row["name"], seen_at=row["seen_at"], running=row["running"], info=info)
+
+
+def kept(found: Sequence[Any], kinds: Iterable[str]) -> Kept:
+    """The rows of ``dibs.kept()``: at least one, for the clock."""
+    values: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in kinds}
+    for _, kind, name, value in found:
+        if name is not None:
+            values[kind][name] = _decode(value)
+    return Kept(found[0][0], values)
 
 
 def which(filter_: Filter) -> str:

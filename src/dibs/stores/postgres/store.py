@@ -19,6 +19,7 @@ from dibs.job import (
     Enqueued,
     Filter,
     Job,
+    Kept,
     NewJob,
     Order,
     Page,
@@ -31,6 +32,7 @@ from dibs.job import (
     Settlement,
     WorkerInfo,
 )
+from dibs.keepable import keepable
 from dibs.limits import Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
@@ -286,6 +288,16 @@ class PostgresStore(FlowVerbs, BulkVerbs):
         lifo = rules.order(order) is Order.LIFO
         with self._places.unsettled():
             await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)
+
+    # --- what is no job -------------------------------------------------------------------------------------
+
+    async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
+        texts = keepable(kind, values, rank, self._limits)
+        await self._fetch("select dibs.keep($1, $2, $3, $4)", kind, list(texts), list(texts.values()), rank)
+
+    async def kept(self, kinds: Sequence[str]) -> Kept:
+        asked = rules.names(kinds, "kind") or ()
+        return rows.kept(await self._fetch("select * from dibs.kept($1)", list(asked)), asked)
 
 
 def _change_call(change: Change) -> tuple[str, tuple[Any, ...]]:

@@ -31,6 +31,8 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "counts": (),
     "workers": (),
     "configure": (),
+    "keep": (),
+    "kept": (),
     "ready": (),
 }
 

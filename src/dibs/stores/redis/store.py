@@ -26,6 +26,7 @@ from dibs.stores.redis import options as opts
 from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
 from dibs.stores.redis.flows import FlowVerbs
+from dibs.stores.redis.keeping import Keeping
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import ADDING, LAYOUT, Script, clock, scripts
 from dibs.stores.redis.waiting import Waiting
@@ -38,7 +39,7 @@ _STEP = 1_000
 them answers for itself and can be sent again, so a call for more may be done in parts."""
 
 
-class RedisStore(FlowVerbs):
+class RedisStore(Keeping, FlowVerbs):
     """Jobs in Redis 6.2 or newer, or Valkey; many processes may share it."""
 
     def __init__(

@@ -23,6 +23,7 @@ from dibs.job import (
     FlowPage,
     FlowState,
     Job,
+    Kept,
     NewFlow,
     NewJob,
     Order,
@@ -33,11 +34,23 @@ from dibs.job import (
     Settlement,
     WorkerInfo,
 )
+from dibs.keepable import keepable
 from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
-from dibs.stores.sqlite import changing, claiming, enqueueing, flows, forks, looking, schema, settling, watching
+from dibs.stores.sqlite import (
+    changing,
+    claiming,
+    enqueueing,
+    flows,
+    forks,
+    keeping,
+    looking,
+    schema,
+    settling,
+    watching,
+)
 from dibs.stores.sqlite.connect import Connection, translated
 from dibs.stores.sqlite.hands import CLOSED, Reader, T, Verb
 from dibs.stores.sqlite.neighbours import refuse_strangers
@@ -276,6 +289,16 @@ class SQLiteStore(BulkVerbs):
     async def configure(self, queue: str, *, order: Order) -> None:
         name, wanted = rules.name(queue, "queue"), rules.order(order)
         await self._write(lambda db, _: changing.configure(db, name, wanted.value))
+
+    # --- what is no job -------------------------------------------------------------------------------------
+
+    async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
+        texts = keepable(kind, values, rank, self._limits)
+        await self._write(lambda db, _: keeping.keep(db, kind, texts, rank))
+
+    async def kept(self, kinds: Sequence[str]) -> Kept:
+        asked = rules.names(kinds, "kind") or ()
+        return await self._read(lambda db, now: keeping.kept(db, asked, now))
 
 
 def _close(opened: _Open) -> None:

@@ -26,6 +26,7 @@
 --   w:<queue>            zset    waiting steps: id by itself
 --   queues               set     queues that may have jobs
 --   settings             hash    queue to letters: p paused, l lifo, - neither
+--   kept:<kind>          hash    what is no job: name to rank (16) and value
 --   workers, info, held  zset, hash, hash   when seen; what it told; how many it runs
 --   sleeping             set     queues that somebody waits for
 --   wake                 channel the name of a queue that may have work

@@ -130,6 +130,15 @@ CREATE TABLE dibs_queues (
     "order" TEXT   NOT NULL DEFAULT 'fifo' CHECK ("order" IN ('fifo', 'lifo'))
 ) WITHOUT ROWID;
 
+-- What is kept that is no job: schedules, for example. JSON by kind and name; a lower rank does not replace a higher one.
+CREATE TABLE dibs_kept (
+    kind  TEXT    NOT NULL CHECK (length(kind) BETWEEN 1 AND 200),
+    name  TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
+    rank  INTEGER NOT NULL,
+    value TEXT    NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
 -- Workers, by their heartbeats.
 CREATE TABLE dibs_workers (
     name    TEXT    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),

@@ -19,6 +19,15 @@ create table dibs.worker (
     info json not null default '{}'
 ) with (fillfactor = 50);
 
+-- What is kept that is no job: schedules, for example. A value of a lower rank does not replace one of a higher.
+create table dibs.kept_value (
+    kind text collate "C",
+    name text collate "C",
+    rank bigint not null,
+    value json not null,
+    primary key (kind, name)
+);
+
 create table dibs.flow (
     id uuid primary key,
     name text collate "C" not null,
