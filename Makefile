@@ -3,7 +3,7 @@
 #   make test JOBS=4 ARGS='-k lease' more test processes, or fewer tests
 
 PYTHON ?= python3
-JOBS   ?= 2
+JOBS   ?= 4
 ARGS   ?=
 
 VENV := .venv

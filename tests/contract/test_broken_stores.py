@@ -90,7 +90,6 @@ KNOWN_BY_STORIES = (
     "FlowsNeverEnd",
     "RunningStepsAreNotAsked",
     "RequeueForgetsTheNeeds",
-    "OnlyRequeuedStepsWaitAgain",
     "StepsAreAddedAfterTheEnd",
     "RankIsIgnored",
 )
