@@ -32,6 +32,8 @@ FLOWS = 10_000 if FULL else 340
 """On each of three stores: a tenth of the full size in all."""
 KILLS = 30 if FULL else 4
 CREW = 3
+LONG = 3.0
+"""Seconds of the steps that a kill cuts short; the next run of one is as long."""
 PATIENCE = 1_200 if FULL else 60
 
 NEEDS = {
@@ -45,13 +47,19 @@ RESULTS = {"top": 1, "first": 2, "waist": 9, "second": 10, "bottom": 31}
 """Each is one more than what it needs has together."""
 
 
-def diamond(random: Random) -> NewFlow:
+def diamond(random: Random, *, first: float = 0.0) -> NewFlow:
+    """Steps that take up to 20 ms; the first one of all takes so many seconds longer."""
+    longer = {"top": first}
     return NewFlow(
         name="diamond",
         steps=tuple(
             NewStep(
                 name=name,
-                job=NewJob(task="pass_on", args={"seconds": random.uniform(0, 0.02)}, max_attempts=100),
+                job=NewJob(
+                    task="pass_on",
+                    args={"seconds": longer.get(name, 0.0) + random.uniform(0, 0.02)},
+                    max_attempts=100,
+                ),
                 needs=needs,
             )
             for name, needs in NEEDS.items()
@@ -70,7 +78,7 @@ async def every_flow(store: Store) -> list[Flow]:
 
 
 async def run_with_kills(store: Store, url: str, folder: Path) -> None:
-    """Start flows while workers work, and kill one of them again and again."""
+    """Start flows while workers work, and again and again kill the one that is in the middle of a long step."""
     random, names = Random(7), iter(range(1_000))
     with ExitStack() as stack:
 
@@ -79,21 +87,37 @@ async def run_with_kills(store: Store, url: str, folder: Path) -> None:
             stack.callback(process.close)
             return process
 
-        crew = [start() for _ in range(CREW)]
-        for _ in range(FLOWS):
-            assert (await store.start(diamond(random))).created
-        for _ in range(KILLS):
-            victim = crew.pop(0)
+        crew = {process.name: process for process in (start() for _ in range(CREW))}
+        for kill in range(KILLS):
+            for _ in range(FLOWS // KILLS - 1 + (kill < FLOWS % KILLS)):
+                assert (await store.start(diamond(random))).created
+            long = diamond(random, first=LONG)
+            assert (await store.start(long)).created
+            victim = crew.pop(await _who_runs(store, long.steps[0].job.id))
             victim.wait_until_ready()
-            await asyncio.sleep(random.uniform(0.1, 0.4))
             victim.send(signal.SIGKILL)
             victim.end()
-            crew.append(start())
+            replaced = start()
+            crew[replaced.name] = replaced
         await until(lambda: _all_ended(store), PATIENCE)
-        for process in crew:
+        for process in crew.values():
             process.wait_until_ready()
             process.send(signal.SIGTERM)
             process.stats()
+
+
+async def _who_runs(store: Store, step: UUID) -> str:
+    """Wait until somebody runs the step, and say who."""
+    found: list[Job] = []
+
+    async def runs() -> bool:
+        job = await store.get(step)
+        assert job is not None and job.state in (State.QUEUED, State.RUNNING), "it ended before anybody could be killed"
+        found[:] = [job]
+        return job.state is State.RUNNING
+
+    await until(runs, PATIENCE)
+    return found[0].worker or ""
 
 
 async def _all_ended(store: Store) -> bool:
