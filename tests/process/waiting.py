@@ -47,4 +47,11 @@ def numbers(note: Path) -> list[int]:
 
 def children() -> set[int]:
     """The children of this process, zombies too."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in _started_by(task)}
+
+
+def _started_by(task: Path) -> list[str]:
+    try:
+        return (task / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # that thread has ended meanwhile; what it started belongs to another now
