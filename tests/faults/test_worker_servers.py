@@ -35,7 +35,8 @@ async def restart_under_a_worker(store: Store, url: str, server: PostgresServer 
         process.stats()
         outages = process.said().count("trying again until it is back")
         assert 1 <= outages <= 8, process.said()
-        assert process.said().count("is back after") == outages
+        # The worker may be stopped while a part of it has not got through again.
+        assert outages - 1 <= process.said().count("is back after") <= outages, process.said()
         assert "a call of the store failed" not in process.said(), "everything that went wrong was an outage"
     assert await faults(store, folder, ids) == []
 

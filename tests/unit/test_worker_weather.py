@@ -18,7 +18,9 @@ def test_an_outage_is_one_line_and_its_end_another(caplog: pytest.LogCaptureFixt
     weather = Weather("w1")
     for part in ("claims", "heartbeats", "claims", "settles"):
         weather.failed(part, AWAY)
-    for part in ("settles", "heartbeats", "claims"):
+    weather.fine("settles")
+    assert lines(caplog) == ["the store is away", "the store is back"]
+    for part in ("heartbeats", "claims"):
         weather.fine(part)
     assert lines(caplog) == ["the store is away", "the store is back"]
 

@@ -38,8 +38,8 @@ class Backoff:
 class Weather:
     """Whether the store can be reached, as all loops and threads of a worker see it.
 
-    One line when it goes, one when it is back: when each part that had failed has got through again. The answer to a
-    call that another part made before the outage says nothing.
+    One line when it goes, one when it is back: when a part that had failed gets through. The answer to a call that
+    another part made before the outage says nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -70,7 +70,7 @@ class Weather:
         if part not in self._failing:
             return
         with self._lock:
-            self._failing.discard(part)
-            if self.down:
-                return
-        log.warning("%s: the store is back after %.1f s", self._name, time.monotonic() - self._since)
+            was_down = part in self._failing
+            self._failing.clear()
+        if was_down:
+            log.warning("%s: the store is back after %.1f s", self._name, time.monotonic() - self._since)
