@@ -6,7 +6,7 @@
 with due as materialized (
     select job.ctid as spot, job.id
     from dibs.job
-    where job.queue = $1 and job.needs = 0 and job.run_at <= now()
+    where job.queue = $1 and job.unmet = 0 and job.run_at <= now()
         and (job.priority, job.run_at, job.id) > ($5::smallint, $6::timestamptz, $7::uuid)
         and (job.locked_until is null or job.locked_until <= now())
     order by job.priority, job.run_at, job.id
