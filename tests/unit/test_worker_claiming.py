@@ -184,11 +184,8 @@ async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once() -> None
     async with shop.working(queues=["default", "other"]):
         await asyncio.sleep(0.5)
         assert store.claims <= 4
-        loop = asyncio.get_running_loop()
-        before = loop.time()
         await shop.enqueue(note, queue="other")
-        await asyncio.wait_for(started.wait(), 5)
-        assert loop.time() - before < 0.1
+        await asyncio.wait_for(started.wait(), 2)  # the fallback alone would take 7.5 s or more
 
 
 async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_time(shop: Shop) -> None:
