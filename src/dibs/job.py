@@ -45,6 +45,17 @@ class Order(StrEnum):
     LIFO = "lifo"
 
 
+class OnConflict(StrEnum):
+    """What a request does whose key is busy. A job that is running or finished is never touched by it."""
+
+    EXISTING = "existing"
+    """Nothing: the job that is there stands for it."""
+    REPLACE = "replace"
+    """The job that is there, if it is queued, becomes what was asked for now."""
+    DEBOUNCE = "debounce"
+    """The same, and it is due later rather than sooner: once nobody has asked for some time."""
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """One request to run a task, not yet in a store."""
 
@@ -55,6 +66,16 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     run_at: datetime | None = None
     max_attempts: int = 5
     key: str | None = None
+    """At most one job of its queue has it, for as long as it is busy."""
+    unique_for: timedelta | None = None
+    """The key is busy for at least this long after the job was created, also when it is finished."""
+    on_conflict: OnConflict = OnConflict.EXISTING
+    max_delay: timedelta | None = None
+    """The longest that debouncing puts the job off, from when it was created."""
+    expires_at: datetime | None = None
+    """No attempt is started from then on: a job that is still queued ends cancelled."""
+    limit_key: str | None = None
+    """Whose job it is, for limits of ``each_key``: a tenant, an account, a host."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     id: UUID = msgspec.field(default_factory=new_id)
 
@@ -122,6 +143,8 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 
     id: UUID
     created: bool
+    changed: bool = False
+    """The one that was there is now what was asked for: see ``OnConflict``."""
 
 
 class AttemptError(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +204,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     errors: tuple[AttemptError, ...] = ()
     key: str | None = None
+    unique_until: datetime | None = None
+    """Its key is busy until then, even if it is finished."""
+    expires_at: datetime | None = None
+    limit_key: str | None = None
     flow: UUID | None = None
     step: str | None = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -322,6 +349,8 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     paused: bool
     order: Order
+    ageing: timedelta | None = None
+    """How long a due job waits to be worth one priority more; None: for ever."""
     states: dict[State, int]
     scheduled: int
     """How many of the queued are not due yet."""

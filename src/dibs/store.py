@@ -31,6 +31,7 @@ from dibs.job import (
     WorkerInfo,
 )
 from dibs.outcome import Pulse, Verdict
+from dibs.scope import Limit, LimitUse, Scope
 
 CHUNK = 1_000
 """How many jobs a bulk verb changes in one atomic step, unless told otherwise."""
@@ -50,11 +51,13 @@ class Store(Protocol):
     async def close(self) -> None:
         """Give back every connection and thread. Claims that are held stay held until their leases end."""
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         """Return those of ``queues`` that may have due work, as soon as one may; none after ``timeout``.
 
-        Waking early is allowed, and so is naming a queue whose work somebody else just took. A job that
-        becomes due is noticed without anybody's help within about a second.
+        Waking early is allowed, and so is naming a queue whose work somebody else just took, or whose jobs a limit
+        holds back. A job that becomes due is noticed without anybody's help within about a second.
+
+        With ``worker`` it returns, too, as soon as a claim of that worker is asked to end: time for a heartbeat.
         """
 
     # --- the life of a job ----------------------------------------------------------------------------------
@@ -62,8 +65,14 @@ class Store(Protocol):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store all of the jobs, or none if one is refused; answers come in the order of ``jobs``.
 
-        A job whose id is known, or whose key is busy (an unfinished job of its queue has it), is not stored:
-        the answer names the job that is there, with ``created=False``. So sending a call again is harmless.
+        A job whose id is known, or whose key is busy (an unfinished job of its queue has it, or one that is still to
+        be unique for some time), is not stored: the answer names the job that is there, with ``created=False``. So
+        sending a call again is harmless.
+
+        If the key is busy with a queued job, ``on_conflict`` may give that job the task, arguments, priority, run_at,
+        max_attempts, meta, expiry, limit key and window of the new one, and its attempts begin at 0 again; id, epoch,
+        created time and errors stay. ``debounce`` takes the later of the two run_at, the new one being at most
+        ``max_delay`` after the job was created. The answer then says ``changed=True``.
         """
 
     async def claim(
@@ -76,12 +85,18 @@ class Store(Protocol):
     ) -> list[Claim]:
         """Take up to ``limit`` due jobs of the queue for ``worker``, first in the order first.
 
-        The order is priority, then ``run_at``, then id (in a lifo queue: priority, then the newest). Only jobs
-        of the given ``tasks`` are looked at, others are left alone. Each claim counts an attempt, raises the
-        epoch and holds the job until now + ``lease``. A paused queue gives nothing.
+        The order is priority, then ``run_at``, then id (in a lifo queue: priority, then the newest; in one that ages:
+        ``run_at`` + priority x ageing, then id). Only jobs of the given ``tasks`` are looked at, others are left alone.
+        Each claim counts an attempt, raises the epoch and holds the job until now + ``lease``. A paused queue gives
+        nothing.
 
         An expired running job that is passed on the way stands in its place in the order: it is claimed again,
-        or, with no attempts left, failed ("lease expired"), or, if a cancel was asked, cancelled.
+        or, with no attempts left, failed ("lease expired"), or, if a cancel was asked, cancelled. A job that is passed
+        whose ``expires_at`` has come is cancelled, whether it is queued or its lease expired.
+
+        A job that comes under limits (see ``limit``) is claimed only if each of them has room for it, beside what is
+        running and what this call has claimed before it. If one has none, the job is left as it is and those behind it
+        are looked at.
 
         A job that another call is changing at this very moment may be passed over: a claim does not wait.
         """
@@ -118,14 +133,17 @@ class Store(Protocol):
         The items take effect one after another, in their order. What follows for the flow of a step that ended (see
         ``start``) is part of the call. ``Succeeded.steps`` are added to the step's flow by the same stroke: their names
         must be new in it, and they may need each other and the step that adds them. Steps that cannot be added fail the
-        job with that reason instead, and none is added.
+        job with that reason instead, and none is added. Steps that are added by a step whose cancel was asked are
+        cancelled at once.
         """
 
     async def sweep(self, limit: int = CHUNK) -> int:
         """Do what a claim does to expired jobs where nobody claims, in every queue, up to ``limit`` of them.
 
         One with attempts left goes back to queued, in its place; one with none is failed; one whose cancel was
-        asked is cancelled. Returns how many there were.
+        asked is cancelled, and so is one whose ``expires_at`` has come, and every queued job, due or not, of which that
+        is true: first expired leases, longest expired first, then queued jobs by ``expires_at``, then by id. Returns
+        how many there were.
         """
 
     # --- flows ----------------------------------------------------------------------------------------------
@@ -254,8 +272,27 @@ class Store(Protocol):
     async def resume(self, queue: str) -> None:
         """Give out jobs of the queue again."""
 
-    async def configure(self, queue: str, *, order: Order) -> None:
-        """Change a queue's settings, from the next claim on."""
+    async def configure(self, queue: str, *, order: Order = Order.FIFO, ageing: timedelta | None = None) -> None:
+        """Say in which order a queue hands out its jobs, from the next claim on.
+
+        With ``ageing`` a due job is worth one priority more for every such time that it has waited, so that low ones
+        run in the end; a lifo queue cannot age.
+        """
+
+    async def limit(self, scope: Scope, limit: Limit | None, *, rank: int = 0) -> None:
+        """Limit the jobs of a scope, from the next claim on, in place of what was set; None takes the limit away.
+
+        A limit that was set with a higher ``rank`` stays as it is; taking away asks for no rank. A job counts as
+        running from its claim until it is settled or its lease ends, also if it was claimed before there was a limit.
+        Jobs over a limit that was lowered go on. What a rate has let through counts, whatever became of it; another
+        rate begins with a full bucket, the same one goes on with what is in it.
+        """
+
+    async def limits(self, job: UUID | None = None) -> list[LimitUse]:
+        """The limits that are set, queues first, then tasks, by name, a queue's own before that of its keys.
+
+        With ``job``: only those that it comes under, each as far as it is used for this job.
+        """
 
     # --- what is set at run time and is no job --------------------------------------------------------------
 

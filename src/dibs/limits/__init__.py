@@ -34,6 +34,7 @@ from dibs.limits.basics import (
     names,
     order,
     priority,
+    span,
     to_json,
     within,
 )
@@ -49,11 +50,14 @@ from dibs.limits.flows import (
     other_adder,
     steps,
 )
-from dibs.limits.jobs import Admitted, admit, chosen
+from dibs.limits.jobs import Admitted, admit, chosen, on_conflict
+from dibs.limits.queues import AGEING, CONCURRENCY, STARTS, ageing, limited, scope
 from dibs.limits.sent import Settled, beating, claimable, reports, settleable
 
 __all__ = [
+    "AGEING",
     "BULK",
+    "CONCURRENCY",
     "DEFAULT",
     "DEPTH",
     "ERRORS_KEPT",
@@ -68,6 +72,7 @@ __all__ = [
     "NOTE_LENGTH",
     "NO_STEP",
     "PRIORITIES",
+    "STARTS",
     "TIMES",
     "TRACEBACK_LENGTH",
     "WORKERS_KEPT",
@@ -77,6 +82,7 @@ __all__ = [
     "Limits",
     "Settled",
     "admit",
+    "ageing",
     "beating",
     "bulk",
     "chosen",
@@ -89,15 +95,19 @@ __all__ = [
     "known_name",
     "lease",
     "limit",
+    "limited",
     "moment",
     "name",
     "names",
+    "on_conflict",
     "on_failure",
     "order",
     "other_adder",
     "priority",
     "reports",
+    "scope",
     "settleable",
+    "span",
     "steps",
     "to_json",
     "within",

@@ -104,6 +104,13 @@ def lease(value: object) -> timedelta:
     return value
 
 
+def span(value: object, what: str) -> timedelta:
+    """More than nothing, up to ten years."""
+    if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST_DELAY:
+        raise Refused(f"{what} must be a timedelta of more than nothing, up to ten years, not {value!r}")
+    return value
+
+
 def bulk(size: int, what: str) -> None:
     """A call takes at most 10,000 of anything."""
     if size > BULK:

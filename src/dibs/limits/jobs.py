@@ -1,13 +1,13 @@
 """What a job may hold, and which jobs a filter may choose."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
 
 from dibs.errors import Refused
-from dibs.job import Filter, NewJob
+from dibs.job import Filter, NewJob, OnConflict
 from dibs.limits.basics import (
     DEFAULT,
     MAX_ATTEMPTS,
@@ -19,6 +19,7 @@ from dibs.limits.basics import (
     name,
     names,
     priority,
+    span,
     to_json,
     within,
 )
@@ -36,6 +37,11 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     max_attempts: int
     key: str | None
     meta: str
+    unique_for: timedelta | None = None
+    on_conflict: OnConflict = OnConflict.EXISTING
+    max_delay: timedelta | None = None
+    expires_at: datetime | None = None
+    limit_key: str | None = None
 
 
 def admit(jobs: Sequence[NewJob], limits: Limits = DEFAULT) -> list[Admitted]:
@@ -56,7 +62,44 @@ def admit_one(job: NewJob, limits: Limits) -> Admitted:
         within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
         None if job.key is None else name(job.key, "key"),
         "{}" if job.meta == {} else meta_json(job.meta, limits),
+        *(() if _is_plain(job) else _extras(job)),
     )
+
+
+def _is_plain(job: NewJob) -> bool:
+    """Nothing is said that most jobs leave out."""
+    return (
+        job.unique_for is None
+        and job.on_conflict is OnConflict.EXISTING
+        and job.max_delay is None
+        and job.expires_at is None
+        and job.limit_key is None
+    )
+
+
+def _extras(job: NewJob) -> tuple[timedelta | None, OnConflict, timedelta | None, datetime | None, str | None]:
+    conflict = on_conflict(job.on_conflict)
+    if job.key is None and (job.unique_for is not None or conflict is not OnConflict.EXISTING):
+        raise Refused("unique_for and on_conflict are about jobs of the same key: give a key, too")
+    if job.max_delay is not None and conflict is not OnConflict.DEBOUNCE:
+        raise Refused("max_delay is for on_conflict=debounce: leave it out, or debounce")
+    expires_at = None if job.expires_at is None else moment(job.expires_at, "expires_at")
+    if expires_at is not None and job.run_at is not None and expires_at <= job.run_at:
+        raise Refused("expires_at must come after run_at, or the job can never start")
+    return (
+        None if job.unique_for is None else span(job.unique_for, "unique_for"),
+        conflict,
+        None if job.max_delay is None else span(job.max_delay, "max_delay"),
+        expires_at,
+        None if job.limit_key is None else name(job.limit_key, "limit_key"),
+    )
+
+
+def on_conflict(value: object) -> OnConflict:
+    """One of the three things to do when a key is busy."""
+    if value not in tuple(OnConflict):
+        raise Refused(f"on_conflict must be one of {', '.join(OnConflict)}, not {value!r}")
+    return OnConflict(str(value))
 
 
 def chosen(which: Filter, *, change: bool) -> Filter:
