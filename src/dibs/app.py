@@ -18,9 +18,12 @@ from dibs.errors import ConfigurationError, Refused
 from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
 from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
+from dibs.limiting import RunTimeLimits, limit_of, scope_of
+from dibs.limiting import declare as declare_limit
 from dibs.opened import Opened
-from dibs.options import TaskOptions, declared, replaced
+from dibs.options import TaskOptions, declared, new_job, replaced
 from dibs.schedules import Rhythm, Schedules, What, declare
+from dibs.scope import Rate, Scope
 from dibs.signals import Delay
 from dibs.store import Store
 from dibs.stores import DEFAULT_URL, kind_of, open_store
@@ -65,6 +68,8 @@ class App:
         self._opened = Opened(self.open_store)
         self.schedules = Schedules(self.store, self.tasks)
         """Schedules that are stored: add, change, pause, resume, remove, list."""
+        self.limits = RunTimeLimits(self.store, self.tasks.limits)
+        """Limits that are in force: set, reset, list."""
         self.url = os.environ.get(WORK_URL) or url or os.environ.get("DIBS_URL") or DEFAULT_URL
 
     # --- declaring ------------------------------------------------------------------------------------------
@@ -106,6 +111,8 @@ class App:
         else:
             task = PlainTask(function, name=name, options=options, store=self.store, clock=self._now)
         self.tasks.add(task)
+        if options.limit is not None:
+            declare_limit(self.tasks.limits, Scope(task=name), options.limit)
         return task
 
     @overload
@@ -132,6 +139,27 @@ class App:
             return task
 
         return above
+
+    def limit(
+        self,
+        *,
+        queue: str | None = None,
+        task: Task[..., Any] | str | None = None,
+        each_key: bool = False,
+        concurrency: int | None = None,
+        rate: Rate | str | None = None,
+    ) -> None:
+        """Limit how many jobs run at once, and how many start, over all workers.
+
+        ``app.limit(queue="mail", concurrency=10, rate="100/min")`` for a queue, ``app.limit(task=charge, …)`` for a
+        task in whatever queue, ``app.limit(queue="mail", each_key=True, concurrency=1)`` for the jobs of each
+        ``limit_key`` by themselves. Workers put it into the store when they start; ``app.limits.set`` is stronger.
+        """
+        try:
+            scope, limit = scope_of(queue, task, each_key), limit_of(concurrency, rate)
+        except Refused as problem:
+            raise ConfigurationError(f"app.limit: {problem}") from None
+        declare_limit(self.tasks.limits, scope, limit)
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt of every task in ``async def function(attempt, call_next)``; the first is outermost."""
@@ -163,20 +191,11 @@ class App:
         known = self.tasks.by_name.get(task)
         if known is not None:
             return await known.options(**options).enqueue(**(args or {}))
-        key = options.pop("key", None)
         how = replaced(TaskOptions(queue=self.queue), dict(options))
-        job = NewJob(
-            task=task,
-            args=args or {},
-            queue=how.queue,
-            priority=how.priority,
-            run_at=how.run_at if how.delay is None else self._clock() + how.delay,
-            max_attempts=how.max_attempts,
-            key=key,
-            meta=how.meta,
-        )
+        keys = {"key": options.get("key"), "limit_key": options.get("limit_key")}
+        job = new_job(how, self._clock, task=task, args=args or {}, **keys)
         [sent] = await self.enqueue([job])
-        return Handle(sent.id, sent.created, self.store, _as_it_is)
+        return Handle(sent.id, sent.created, self.store, _as_it_is, changed=sent.changed)
 
     def flow(
         self,
