@@ -25,7 +25,7 @@ others were faster. It may be called for all the time."""
 class Lane:
     """One queue, as this worker sees it."""
 
-    __slots__ = ("called", "dry", "name", "rests_until", "served", "sulk", "weight")
+    __slots__ = ("called", "dry", "name", "named", "rests_until", "served", "sulk", "weight")
 
     def __init__(self, name: str, weight: int) -> None:
         self.name = name
@@ -33,7 +33,9 @@ class Lane:
         self.dry = False
         """The last claim brought nothing, and nobody called since."""
         self.called = False
-        """Asked next because ``wait`` named it."""
+        """Asked next because a ``wait`` has ended."""
+        self.named = False
+        """There were due jobs when last looked at, and none for us: a limit may hold them back."""
         self.served = 0.0
         """Jobs claimed by weight: the lane with the least is next."""
         self.sulk = Backoff(FIRST_SULK, LONGEST_SULK)
@@ -80,7 +82,7 @@ class Lookout:
         lane = self._lanes[queue]
         lane.served += count / lane.weight
         if count:
-            lane.called = False
+            lane.called = lane.named = False
             lane.sulk.reset()
         else:
             if lane.called:
@@ -92,6 +94,12 @@ class Lookout:
         """Take every queue for worth asking."""
         for lane in self._lanes.values():
             self._wet(lane)
+
+    def freed(self) -> None:
+        """Claims of ours have ended, so there may be room under a limit: ask where due jobs are that we did not get."""
+        for lane in self._lanes.values():
+            if lane.dry and lane.named:
+                self._wet(lane)
 
     def _wet(self, lane: Lane) -> None:
         if lane.dry:
@@ -141,7 +149,11 @@ class Lookout:
         waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in awaited], span))
         changed = asyncio.ensure_future(asyncio.sleep(rest) if rest is not None else self._changed.wait())
         try:
-            await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, changed], timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done() and not changed.done():
+                for lane in awaited:
+                    lane.named = False  # nothing is due there
+                await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 self._called(awaited, waiting.result())
         finally:
@@ -155,7 +167,7 @@ class Lookout:
         """Ask those that were named; all of them if none was: that is the fallback."""
         for lane in lanes:
             if lane.name in named or not named:
-                lane.called = True
+                lane.called, lane.named = True, lane.name in named
                 self._wet(lane)
             else:
                 self._changed.set()  # it still has to be waited for

@@ -11,7 +11,9 @@ from dibs.errors import StoreUnavailable
 from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
+from dibs.worker.cancels import Cancels
 from dibs.worker.claiming import Claimer
+from dibs.worker.declaring import Declaring
 from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
@@ -72,6 +74,7 @@ class Shift:
         self._store, beating = open_store(), open_store()
         self._shared = self._store is beating
         self._scheduling = Scheduling(settings.name, self._store, tasks.schedules, self._weather)
+        self._declaring = Declaring(self._store, tasks.limits, self._weather)
         self._assemble(beating, info)
 
     def _assemble(self, beating: Store, info: Callable[[], dict[str, Any]]) -> None:
@@ -85,6 +88,17 @@ class Shift:
             stats=self._stats,
             hooks=self._hooks,
         )
+        self._heartbeat = Heartbeat(
+            settings.name,
+            beating,
+            held,
+            self._lease.total_seconds(),
+            weather=weather,
+            info=info,
+            tell=self._told,
+            close=not self._shared,
+        )
+        self._cancels = Cancels(settings.name, store, held, weather, self._heartbeat.beat_now)
         self._claimer = Claimer(
             settings.name,
             store,
@@ -96,19 +110,10 @@ class Shift:
             stats=self._stats,
             weather=weather,
             until_empty=settings.until_empty,
+            taken=self._cancels.look,
         )
         self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
         self._maintenance = Maintenance(store, weather, self._lease, settings.retention)
-        self._heartbeat = Heartbeat(
-            settings.name,
-            beating,
-            held,
-            self._lease.total_seconds(),
-            weather=weather,
-            info=info,
-            tell=self._told,
-            close=not self._shared,
-        )
 
     def _process_pool(self) -> ProcessPool:
         if self._processes is None:
@@ -124,6 +129,7 @@ class Shift:
             if not await self._open():
                 return
             self._up = True
+            await self._declaring.first()
             await self._hooks.call("startup")
             self._heartbeat.start()
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
@@ -142,9 +148,11 @@ class Shift:
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on while claims are made."""
         if self._settings.until_empty:
-            return [self._lookout.watch()]
+            return [self._lookout.watch(), self._cancels.watch()]
         return [
             self._lookout.watch(),
+            self._cancels.watch(),
+            self._declaring.run(),
             self._maintenance.sweep(),
             self._maintenance.prune(),
             self._scheduling.run(),
@@ -190,6 +198,7 @@ class Shift:
             if event in hooks:
                 hooks.fire(event, run, outcome)
         self._claimer.settled()
+        self._lookout.freed()
 
     def _told(self, run: Run, why: Why) -> None:
         """The heartbeat has learned something; called from its thread."""
