@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
+import msgspec
+
 from dibs import limits
 from dibs.background import background
 from dibs.clock import Clock, system_clock
 from dibs.declaring import Declare, DeclareBatch, Declared, Sent
-from dibs.draining import Deadline, Drained
+from dibs.draining import Deadline, Drained, held_back
 from dibs.errors import ConfigurationError, Refused
 from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
@@ -244,15 +246,17 @@ class App:
     ) -> Drained:
         """Run what is due, and what that enqueues, until nothing due is left: for scripts and tests.
 
-        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later. After
-        ``timeout`` what still runs is given back and a TimeoutError raised.
+        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later, and so is what
+        limits hold back at the end: ``held_back`` counts those. After ``timeout`` what still runs is given back and a
+        TimeoutError raised.
         """
         deadline = Deadline(timeout)
         total, served = Drained(), frozenset[str]()
         while True:
             named = list(queues) if queues is not None else await self._all_queues()
             if served.issuperset(named):
-                return total
+                left = await held_back(await self.store(), served, self.tasks.by_name)
+                return msgspec.structs.replace(total, held_back=left)
             # Those of before again: the next step of a flow may be in any of them.
             named = list(dict.fromkeys([*named, *sorted(served)]))
             worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)

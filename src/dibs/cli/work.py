@@ -15,6 +15,7 @@ from dibs.cli import kinds, logs, show
 from dibs.cli.locate import load_app
 from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
+from dibs.draining import held_back
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
 from dibs.worker import Stats, Worker, run_with_signals
@@ -73,6 +74,8 @@ def work(**given: Any) -> None:
     if given["drain"]:
         run(_reach(app))
     stats = _run(worker)
+    if given["drain"]:
+        _say_what_is_left(run(_held_back(app, worker)))
     if given["drain"] and given["as_json"]:
         show.emit(stats)
 
@@ -95,6 +98,20 @@ async def _reach(app: App) -> None:
         await store.setup()
     finally:
         await store.close()
+
+
+async def _held_back(app: App, worker: Worker) -> int:
+    store = app.open_store()
+    try:
+        await store.setup()
+        return await held_back(store, list(worker.settings.queues), app.tasks.by_name)
+    finally:
+        await store.close()
+
+
+def _say_what_is_left(count: int) -> None:
+    if count:
+        click.echo(f"{show.plural(count, 'due job')} left: limits hold them back (dibs limits)", err=True)
 
 
 # --- one process --------------------------------------------------------------------------------------------
