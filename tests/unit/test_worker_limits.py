@@ -16,6 +16,7 @@ from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
 from dibs.testing.flaky import FlakyStore
 from dibs.worker import lookout
+from dibs.worker.outage import Weather
 from tests.unit.working import Shop, until
 
 QUEUE = Scope(queue="default")
@@ -49,9 +50,30 @@ def running_counter(shop: Shop) -> tuple[Callable[[], int], Any]:
 
 
 async def test_a_slot_that_comes_free_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that had nothing is left alone for a minute here: waiting for that would never end."""
-    monkeypatch.setattr(lookout, "FIRST_SULK", 60.0)
-    monkeypatch.setattr(lookout, "LONGEST_SULK", 60.0)
+    """A queue that had nothing is left alone for an hour here: waiting for that would never end."""
+    monkeypatch.setattr(lookout, "FIRST_SULK", 3600.0)
+    monkeypatch.setattr(lookout, "LONGEST_SULK", 3600.0)
+    store, gates = Counted(), [asyncio.Event() for _ in range(5)]
+    shop = Shop(lambda: store)
+
+    @shop.task
+    async def hold(number: int) -> None:
+        await gates[number].wait()
+
+    await store.limit(QUEUE, Limit(concurrency=1))
+    for number in range(5):
+        await shop.enqueue(hold, number)
+    async with shop.working(concurrency=10) as worker:
+        for number, gate in enumerate(gates, 1):
+            await until(lambda number=number: worker.stats.started == number)
+            await until(lambda number=number: len(store.claims) >= number * 3 or number == 5)
+            gate.set()
+        await until(lambda: worker.stats.succeeded == 5)
+
+
+async def test_many_quick_jobs_under_a_narrow_limit_do_not_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "FIRST_SULK", 3600.0)
+    monkeypatch.setattr(lookout, "LONGEST_SULK", 3600.0)
     store = Counted()
     shop = Shop(lambda: store)
     most, quick = running_counter(shop)
@@ -62,6 +84,30 @@ async def test_a_slot_that_comes_free_is_used_at_once(monkeypatch: pytest.Monkey
         await until(lambda: worker.stats.succeeded == 200)
     assert most() == 2
     assert len(store.claims) < 200 * 3
+
+
+async def test_only_where_jobs_are_due_does_a_queue_count_as_held_back() -> None:
+    asked = lookout.Lookout(["a", "b"], MemoryStore(), Weather("w"), lambda: None)
+    for queue in ("a", "b"):
+        assert asked.pick(1) == (queue, 1)
+        asked.brought(queue, 0)
+    lanes = list(asked._lanes.values())
+    asked._called(lanes, frozenset({"a"}))  # b is not named: nothing is due there
+    assert asked.pick(1) == ("a", 1)
+    asked.brought("a", 0)
+    asked.freed()
+    assert asked.pick(1) == ("a", 1)
+    asked.freed()  # while the claim is on its way
+    asked.brought("a", 0)
+    assert asked.pick(1) == ("a", 1)
+    asked.brought("a", 0)
+    assert asked.pick(1) is None
+    asked._called(lanes, frozenset())  # the fallback: nobody knows of anything
+    for queue in ("a", "b"):
+        assert asked.pick(1) == (queue, 1)
+        asked.brought(queue, 0)
+    asked.freed()
+    assert asked.pick(1) is None
 
 
 async def test_a_drain_goes_through_a_narrow_limit() -> None:
@@ -95,26 +141,6 @@ async def test_a_limit_that_is_lifted_lets_jobs_start_without_anybodys_help() ->
     async with shop.working() as worker:
         await shop.store.limit(QUEUE, None)
         await until(lambda: worker.stats.succeeded == 1)
-
-
-async def test_a_queue_that_nothing_is_due_in_is_not_asked_after_every_job() -> None:
-    store = Counted()
-    shop = Shop(lambda: store)
-    _, quick = running_counter(shop)
-    queues: list[str] = []
-    claim = store.claim
-
-    async def noted(queue: str, *args: Any, **named: Any) -> list[Claim]:
-        queues.append(queue)
-        return await claim(queue, *args, **named)
-
-    store.claim = noted  # type: ignore[method-assign]
-    async with shop.working(queues={"default": 1, "empty": 1}) as worker:
-        await until(lambda: "empty" in queues)
-        for number in range(1, 51):
-            await shop.enqueue(quick)
-            await until(lambda number=number: worker.stats.succeeded == number)
-    assert queues.count("empty") < 10
 
 
 # --- limits in code -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ others were faster. It may be called for all the time."""
 class Lane:
     """One queue, as this worker sees it."""
 
-    __slots__ = ("called", "dry", "name", "named", "rests_until", "served", "sulk", "weight")
+    __slots__ = ("asked", "called", "dry", "name", "named", "rests_until", "served", "sulk", "weight")
 
     def __init__(self, name: str, weight: int) -> None:
         self.name = name
@@ -36,6 +36,8 @@ class Lane:
         """Asked next because a ``wait`` has ended."""
         self.named = False
         """There were due jobs when last looked at, and none for us: a limit may hold them back."""
+        self.asked = 0
+        """How often claims of ours had ended when it was last asked."""
         self.served = 0.0
         """Jobs claimed by weight: the lane with the least is next."""
         self.sulk = Backoff(FIRST_SULK, LONGEST_SULK)
@@ -63,6 +65,7 @@ class Lookout:
         self._weather = weather
         self._changed = asyncio.Event()
         self._awake = awake
+        self._frees = 0
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -71,9 +74,10 @@ class Lookout:
         wet = [lane for lane in self._lanes.values() if not lane.dry]
         if not wet:
             return None
+        lane = min(wet, key=lambda each: each.served) if self._weighted else wet[0]
+        lane.asked = self._frees
         if not self._weighted:
-            return wet[0].name, room
-        lane = min(wet, key=lambda each: each.served)
+            return lane.name, room
         share = ceil(room * lane.weight / sum(each.weight for each in wet))
         return lane.name, share
 
@@ -84,7 +88,7 @@ class Lookout:
         if count:
             lane.called = lane.named = False
             lane.sulk.reset()
-        else:
+        elif not (lane.named and lane.asked != self._frees):  # or there may be room by now
             if lane.called:
                 lane.rests_until = time.monotonic() + lane.sulk.next()
             lane.dry = True
@@ -97,6 +101,7 @@ class Lookout:
 
     def freed(self) -> None:
         """Claims of ours have ended, so there may be room under a limit: ask where due jobs are that we did not get."""
+        self._frees += 1
         for lane in self._lanes.values():
             if lane.dry and lane.named:
                 self._wet(lane)
