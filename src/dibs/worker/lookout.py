@@ -88,6 +88,7 @@ class Lookout:
         if count:
             lane.called = lane.named = False
             lane.sulk.reset()
+            lane.rests_until = 0.0
         elif not (lane.named and lane.asked != self._frees):  # or there may be room by now
             if lane.called:
                 lane.rests_until = time.monotonic() + lane.sulk.next()
