@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from random import uniform
+from typing import Any
 
 from dibs.store import Store
 from dibs.worker.ending import end
@@ -146,28 +147,35 @@ class Lookout:
         now = time.monotonic()
         awaited = [lane for lane in dry if lane.rests_until <= now]
         rest = min((lane.rests_until - now for lane in dry if lane.rests_until > now), default=None)
-        if rest is not None:
-            self._changed.set()  # wait again, with those that rest
-        if not awaited:
-            await asyncio.sleep(rest or 0.0)
-            return
-        span = timedelta(seconds=FALLBACK * uniform(0.75, 1.0))
-        waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in awaited], span))
-        changed = asyncio.ensure_future(asyncio.sleep(rest) if rest is not None else self._changed.wait())
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            if awaited:
+                await self._wait_for(awaited, changed, rest)
+            else:
+                await asyncio.wait([changed], timeout=rest)
+        finally:
+            await end([changed])
+            if rest is not None:
+                self._changed.set()  # wait again, with those that rest
+
+    async def _wait_for(self, lanes: list[Lane], changed: "asyncio.Future[Any]", rest: float | None) -> None:
+        began, span = time.monotonic(), timedelta(seconds=FALLBACK * uniform(0.75, 1.0))
+        waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in lanes], span))
         try:
             await asyncio.wait([waiting, changed], timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done() and not changed.done():
-                for lane in awaited:
+                for lane in lanes:
                     lane.named = False  # nothing is due there
-                await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
+                left = None if rest is None else max(0.0, rest - LOOK)
+                await asyncio.wait([waiting, changed], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
-                self._called(awaited, waiting.result())
+                self._called(lanes, waiting.result())
         finally:
             try:
                 # A wait begins with a look, which a driver does not like to be cut off in.
-                await asyncio.wait([waiting], timeout=max(0.0, now + LOOK - time.monotonic()))
+                await asyncio.wait([waiting], timeout=max(0.0, began + LOOK - time.monotonic()))
             finally:
-                await end([waiting, changed])
+                await end([waiting])
 
     def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
         """Ask those that were named; all of them if none was: that is the fallback."""
