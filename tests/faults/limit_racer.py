@@ -1,7 +1,7 @@
 """Claimers under limits, in a process of their own: ``python -m tests.faults.limit_racer``.
 
-Reads its orders as one line of JSON, says "ready", and claims and settles until no job is left, or until its input ends:
-it cannot outlive the one who started it. Every start and every end is written down, one record a write, so that a
+Reads its orders as one line of JSON, says "ready", and claims and settles until no job is left, or its input ends: it
+cannot outlive the one who started it. Every start and every end is written down, one record a write, so that a
 killed process leaves whole records only. The store never sees them.
 """
 
