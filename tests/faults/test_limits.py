@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -93,7 +94,7 @@ async def race_with_kills(store: Store, url: str, folder: Path) -> None:
             racer.wait_until_ready()
         for kill in range(KILLS):
             wanted = JOBS * (kill + 1) // (KILLS + 2)
-            await until(lambda wanted=wanted: _done(store, wanted), PATIENCE)
+            await until(partial(_done, store, wanted), PATIENCE)
             crew.pop(random.randrange(len(crew))).kill()
             crew.append(start(f"r{kill}"))
         await until(lambda: _done(store, JOBS), PATIENCE)

@@ -4,6 +4,7 @@ import asyncio
 import os
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
@@ -13,7 +14,6 @@ import pytest
 from dibs import App, NewJob
 from dibs.errors import StoreUnavailable
 from dibs.job import Enqueued, Retention
-from dibs.job import NewJob as Job
 from dibs.outcome import Succeeded
 from dibs.schedule import GRACE, Schedule, job_for, ticks
 from dibs.stores.memory import MemoryStore
@@ -39,7 +39,7 @@ class Recording(MemoryStore):
         super().__init__(clock=clock)
         self.stored: Counter[UUID] = Counter()
 
-    async def enqueue(self, jobs: list[Job]) -> list[Enqueued]:  # type: ignore[override]
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         sent = await super().enqueue(jobs)
         self.stored.update(each.id for each in sent if each.created)
         return sent

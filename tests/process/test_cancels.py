@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ async def test_a_cancel_does_not_wait_for_the_heartbeat(
             await until(lambda: _count(store, State.RUNNING, 3), 30)
             for number, job in enumerate(ids, 1):
                 await store.cancel(Filter(ids=(job,)))
-                await until(lambda number=number: _count(store, State.CANCELLED, number), 30)
+                await until(partial(_count, store, State.CANCELLED, number), 30)
             process.send(signal.SIGTERM)
             assert process.stats().cancelled == 3
     finally:

@@ -37,7 +37,10 @@ def test_a_limit_is_set_listed_and_reset(shell: Shell) -> None:
     done = shell("limits", "reset", "--queue", "mail")
     assert (done.exit_code, done.stdout) == (0, "queue mail: reset, no limit\n")
     done = shell("limits", "reset", "--queue", "mail")
-    assert (done.exit_code, done.stderr) == (1, "dibs: queue mail has no limit: dibs limits shows those that there are\n")
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "dibs: queue mail has no limit: dibs limits shows those that there are\n",
+    )
 
 
 def test_a_reset_returns_to_what_workers_declare(shell: Shell) -> None:

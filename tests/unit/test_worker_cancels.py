@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from dibs.attempt import current
 from dibs.job import Filter, State
 from dibs.stores.memory import MemoryStore
 from dibs.testing.flaky import FlakyStore
-from dibs.worker import cancels
+from dibs.worker import Stats, cancels
 from tests.unit.working import Shop, until
 
 DAY = timedelta(hours=24)
@@ -89,7 +90,11 @@ async def test_one_after_the_other_reaches_its_handler() -> None:
         await until(lambda: worker.stats.started == 4)
         for number, job in enumerate(jobs, 1):
             await shop.store.cancel(Filter(ids=(job,)))
-            await until(lambda number=number: worker.stats.cancelled == number)
+            await until(partial(_cancelled, worker.stats, number))
+
+
+def _cancelled(stats: Stats, count: int) -> bool:
+    return stats.cancelled == count
 
 
 async def test_a_thread_learns_of_it_as_soon() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from dibs.limiting import GONE, IN_CODE, tell
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
 from dibs.testing.flaky import FlakyStore
-from dibs.worker import lookout
+from dibs.worker import Stats, lookout
 from dibs.worker.outage import Weather
 from tests.unit.working import Shop, until
 
@@ -32,6 +33,13 @@ class Counted(MemoryStore):
     async def claim(self, *args: Any, **named: Any) -> list[Claim]:
         self.claims.append(time.monotonic())
         return await super().claim(*args, **named)
+
+    def was_asked(self, times: int) -> bool:
+        return len(self.claims) >= times
+
+
+def _started(stats: Stats, count: int) -> bool:
+    return stats.started == count
 
 
 def running_counter(shop: Shop) -> tuple[Callable[[], int], Any]:
@@ -65,8 +73,8 @@ async def test_a_slot_that_comes_free_is_used_at_once(monkeypatch: pytest.Monkey
         await shop.enqueue(hold, number)
     async with shop.working(concurrency=10) as worker:
         for number, gate in enumerate(gates, 1):
-            await until(lambda number=number: worker.stats.started == number)
-            await until(lambda number=number: len(store.claims) >= number * 3 or number == 5)
+            await until(partial(_started, worker.stats, number))
+            await until(partial(store.was_asked, number * 3 if number < 5 else 0))
             gate.set()
         await until(lambda: worker.stats.succeeded == 5)
 
