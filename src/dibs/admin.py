@@ -33,7 +33,7 @@ from dibs.job import (
     Reschedule,
     State,
 )
-from dibs.limiting import RunTimeLimits
+from dibs.limiting import RunTimeLimits, has_no_room
 from dibs.overview import LIVE, Queue, Worker, queues_of, total, worker_of
 from dibs.schedules import Schedules
 from dibs.store import CHUNK, Store
@@ -244,7 +244,8 @@ class Admin:
         """What an operator should know about queues, workers and jobs, each with what to do."""
         workers = await self.workers()
         queues = queues_of(await self.store.counts(), workers)
-        findings = [health.served(queue, self.clock()) for queue in queues if queue.due]
+        limited = {use.scope.queue or "" for use in await self.store.limits() if has_no_room(use)}
+        findings = [health.served(queue, self.clock(), limited) for queue in queues if queue.due]
         return [
             *(findings or [ok("queues", f"{health.many(len(queues), 'queue')}, no job is due")]),
             *health.alive(workers),

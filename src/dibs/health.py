@@ -1,6 +1,6 @@
 """What an operator should know, each with what to do: findings about queues, workers, jobs and schedules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from dibs.job import State
@@ -12,7 +12,8 @@ PATIENCE = timedelta(minutes=5)
 """A queue whose oldest due job has waited longer than this is falling behind."""
 
 
-def served(queue: Queue, now: datetime) -> Finding:
+def served(queue: Queue, now: datetime, limited: Collection[str]) -> Finding:
+    """About a queue with due jobs; ``limited`` are those that a limit holds back as a whole at this moment."""
     name = f"queue {queue.name}"
     if queue.paused:
         return warn(name, f"paused, {many(queue.due, 'due job')} waiting", f"run dibs queues resume {queue.name}")
@@ -23,11 +24,14 @@ def served(queue: Queue, now: datetime) -> Finding:
     if late is not None and late > PATIENCE:
         minutes = int(late.total_seconds() // 60)
         text = f"the oldest of {queue.due:,} due jobs has waited for {minutes:,} min"
+        if queue.name in limited:
+            return warn(name, text, "its limit holds it back: see dibs limits")
         return warn(name, text, "add workers, or raise --concurrency")
     return ok(name, f"{many(queue.due, 'due job')}, {many(len(queue.workers), 'live worker')}")
 
 
 def alive(workers: Sequence[Worker]) -> list[Finding]:
+    """Whether somebody works, and who is gone with jobs in hand."""
     live = sum(worker.live for worker in workers)
     # One that ended and holds nothing is no news; one that holds jobs did not end in good order.
     lost = [worker for worker in workers if not worker.live and worker.running]
@@ -43,6 +47,7 @@ def alive(workers: Sequence[Worker]) -> list[Finding]:
 
 
 def failed(queues: Iterable[Queue]) -> Finding:
+    """The dead letters."""
     count = total(queues, State.FAILED)
     if not count:
         return ok("failures", "no failed jobs")
@@ -66,4 +71,5 @@ def scheduled(schedules: Sequence[Listed]) -> list[Finding]:
 
 
 def many(count: int, thing: str) -> str:
+    """``1 job``, ``2 jobs``."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from dibs.job import Filter, Job, State
-from dibs.limiting import OPERATOR, is_full
+from dibs.limiting import OPERATOR, has_no_room, is_full
 from dibs.scope import LimitUse
 from dibs.store import CHUNK, Store
 from dibs.wording import when
@@ -27,7 +27,7 @@ class HeldBack(msgspec.Struct, frozen=True):
 
 async def held_back(store: Store, job: Job, now: datetime) -> HeldBack | None:
     """Which limits hold a due job back, and by whom they are used up; None if it has room under all."""
-    uses = [use for use in await store.limits(job.id) if _blocks(use)]
+    uses = [use for use in await store.limits(job.id) if has_no_room(use)]
     if not uses:
         return None
     full = [use for use in uses if is_full(use)]
@@ -35,10 +35,6 @@ async def held_back(store: Store, job: Job, now: datetime) -> HeldBack | None:
     later = [(use.next_start, use) for use in uses if use.next_start is not None]
     parts += [f"{_whose(use)} starts {use.limit.rate}, the next one {when(at, now)}{_set_by(use)}" for at, use in later]
     return HeldBack(f"a limit holds it back: {'; and '.join(parts)}", None if full else max(at for at, _ in later))
-
-
-def _blocks(use: LimitUse) -> bool:
-    return is_full(use) or use.next_start is not None
 
 
 async def _occupied(store: Store, use: LimitUse, now: datetime) -> str:
@@ -83,7 +79,7 @@ class Room:
 
     def __init__(self, store: Store, queue: str, uses: Sequence[LimitUse]) -> None:
         self._store = store
-        own = [use.scope for use in uses if _blocks(use)]
+        own = [use.scope for use in uses if has_no_room(use)]
         self._none = any(scope.queue == queue and not scope.each_key for scope in own)
         self._full_tasks = {scope.task for scope in own if scope.task is not None}
         self._by_key = any(use.scope.queue == queue and use.scope.each_key for use in uses)
@@ -103,5 +99,5 @@ class Room:
             return True
         if key not in self._keys and len(self._keys) < KEYS:
             uses = await self._store.limits(job.id)
-            self._keys[key] = not any(_blocks(use) for use in uses if use.scope.each_key)
+            self._keys[key] = not any(has_no_room(use) for use in uses if use.scope.each_key)
         return self._keys.get(key, True)

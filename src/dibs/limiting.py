@@ -89,6 +89,11 @@ def is_full(use: LimitUse) -> bool:
     return concurrency is not None and use.running is not None and use.running >= concurrency
 
 
+def has_no_room(use: LimitUse) -> bool:
+    """Whether it lets no other job start at this moment, for what is running or for its rate."""
+    return is_full(use) or use.next_start is not None
+
+
 def declare(declared: MutableMapping[Scope, Limit], scope: Scope, limit: Limit) -> None:
     """Make a limit of this program's code known; a ConfigurationError if another one is declared for the scope."""
     if declared.get(scope, limit) != limit:
