@@ -130,7 +130,7 @@ def new_job(
         max_attempts=how.max_attempts,
         key=key,
         meta=how.meta,
-        **({} if how.plain and key is None else _extras(how, clock, run_at, key, limit_key)),
+        **_extras(how, clock, run_at, key, limit_key),
     )
 
 

@@ -80,6 +80,8 @@ class Task(Generic[P, R]):
         self._clock = clock
         self._key = make_key(self.name, self.defaults.key, self.signature)
         self._limit_key = make_key(self.name, self.defaults.limit_key, self.signature, "limit_key")
+        self._plain = self.defaults.plain
+        """Nothing is said that most tasks leave out: the commonest job is made in one step."""
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
@@ -117,6 +119,7 @@ class Task(Generic[P, R]):
                 given[word] = literal(given[word])
         changed = copy.copy(self)
         changed.defaults = replaced(self.defaults, given)
+        changed._plain = changed.defaults.plain
         if key is not UNSET:
             changed._key = make_key(self.name, changed.defaults.key, self.signature)
         if limit_key is not UNSET:
@@ -154,9 +157,19 @@ class Task(Generic[P, R]):
 
         For ``enqueue_many``, for ``app.enqueue`` and for ``dibs.transaction.enqueue_in``.
         """
-        bound = self.signature.bind(args, kwargs)
+        how, bound = self.defaults, self.signature.bind(args, kwargs)
+        if self._plain:
+            return NewJob(
+                task=self.name,
+                args=self.signature.pack_bound(bound),
+                queue=how.queue,
+                priority=how.priority,
+                run_at=how.run_at if how.delay is None else self._clock() + how.delay,
+                max_attempts=how.max_attempts,
+                meta=how.meta,
+            )
         return new_job(
-            self.defaults,
+            how,
             self._clock,
             task=self.name,
             args=self.signature.pack_bound(bound),
