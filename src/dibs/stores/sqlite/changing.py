@@ -94,5 +94,5 @@ def pause(db: Connection, queue: str, paused: bool) -> None:
     db.run(sql.PAUSE, (queue, int(paused)))
 
 
-def configure(db: Connection, queue: str, order: str) -> None:
-    db.run(sql.CONFIGURE, (queue, order))
+def configure(db: Connection, queue: str, order: str, ageing: int | None) -> None:
+    db.run(sql.CONFIGURE, (queue, order, ageing))

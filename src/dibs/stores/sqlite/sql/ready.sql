@@ -1,4 +1,5 @@
--- May the queue have due work? A paused one has not. A claim may still find that somebody else took it.
+-- May the queue have due work? A paused one has not. A claim may still find that somebody else took it, or that a limit
+-- holds it back.
 -- ?1 queue, ?2 now
 WITH RECURSIVE step (priority) AS (
     SELECT min(priority) FROM dibs_jobs INDEXED BY dibs_ready WHERE ready = 1 AND queue = ?1
@@ -14,6 +15,7 @@ SELECT NOT coalesce((SELECT paused FROM dibs_queues WHERE name = ?1), 0) AND (
         SELECT 1 FROM dibs_jobs INDEXED BY dibs_leases
         WHERE queue = ?1 AND ready = 0 AND locked_until <= ?2
     )
+    OR EXISTS (SELECT 1 FROM dibs_jobs INDEXED BY dibs_aside WHERE ready = 2 AND queue = ?1)
     OR EXISTS (
         SELECT 1 FROM step WHERE priority IS NOT NULL AND EXISTS (
             SELECT 1 FROM dibs_jobs INDEXED BY dibs_ready

@@ -12,4 +12,4 @@ WHERE rowid IN (
     ORDER BY run_at {direction}, id {direction}
     LIMIT ?4
 )
-RETURNING run_at, id, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta
+RETURNING run_at, id, priority, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta
