@@ -7,16 +7,13 @@ from dibs import limits
 from dibs.errors import Refused
 from dibs.limits import DEFAULT, Limits
 
-RANKS = (0, 2**53 - 1)
-"""Whole numbers that a double holds exactly: Redis counts with those."""
-
 
 def keepable(
     kind: str, values: Mapping[str, Mapping[str, Any] | None], rank: int, within: Limits = DEFAULT
 ) -> dict[str, str | None]:
     """Check what is to be kept; answers it as JSON text by name, in the order of the names."""
     limits.name(kind, "kind")
-    limits.within(rank, RANKS, "rank")
+    limits.rank(rank)
     limits.bulk(len(values), "values")
     return {limits.name(each, "name"): _value(values[each], within) for each in sorted(values, key=str)}
 

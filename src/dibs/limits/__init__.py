@@ -20,6 +20,7 @@ from dibs.limits.basics import (
     NAME_LENGTH,
     NOTE_LENGTH,
     PRIORITIES,
+    RANKS,
     TIMES,
     TRACEBACK_LENGTH,
     WORKERS_KEPT,
@@ -34,6 +35,7 @@ from dibs.limits.basics import (
     names,
     order,
     priority,
+    rank,
     span,
     to_json,
     within,
@@ -52,6 +54,7 @@ from dibs.limits.flows import (
 )
 from dibs.limits.jobs import Admitted, admit, chosen, on_conflict
 from dibs.limits.queues import AGEING, CONCURRENCY, STARTS, ageing, limited, scope
+from dibs.limits.rates import after_start, opens_at
 from dibs.limits.sent import Settled, beating, claimable, reports, settleable
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "NOTE_LENGTH",
     "NO_STEP",
     "PRIORITIES",
+    "RANKS",
     "STARTS",
     "TIMES",
     "TRACEBACK_LENGTH",
@@ -82,6 +86,7 @@ __all__ = [
     "Limits",
     "Settled",
     "admit",
+    "after_start",
     "ageing",
     "beating",
     "bulk",
@@ -101,9 +106,11 @@ __all__ = [
     "names",
     "on_conflict",
     "on_failure",
+    "opens_at",
     "order",
     "other_adder",
     "priority",
+    "rank",
     "reports",
     "scope",
     "settleable",

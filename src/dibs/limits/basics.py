@@ -24,6 +24,8 @@ ERROR_LENGTH = 2_000
 TRACEBACK_LENGTH = 20_000
 ERRORS_KEPT = 10
 NOTE_LENGTH = 200
+RANKS = (0, 2**53 - 1)
+"""Whole numbers that a double holds exactly: Redis counts with those."""
 LINE_LENGTH = 1_000
 LINES_KEPT = 100
 
@@ -126,6 +128,11 @@ def within(value: object, bounds: tuple[int, int], what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not bounds[0] <= value <= bounds[1]:
         raise Refused(f"{what} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")
     return int(value)
+
+
+def rank(value: object) -> int:
+    """Who counts among those who set the same thing: a whole number, the greatest one does."""
+    return within(value, RANKS, "rank")
 
 
 def to_json(value: Any, what: str, limits: Limits = DEFAULT) -> str:

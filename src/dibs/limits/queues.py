@@ -55,8 +55,12 @@ def limited(value: object) -> Limit:
 def _rate(rate: object) -> None:
     if not isinstance(rate, Rate):
         raise Refused(f"rate must be a dibs.Rate, not {type(rate).__name__}")
-    within(rate.count, STARTS, "the count of a rate")
-    if not isinstance(rate.per, timedelta) or not _PER[0] <= rate.per <= _PER[1]:
-        raise Refused(f"the time of a rate must be a timedelta from 1 ms to 1 day, not {rate.per!r}")
-    if rate.per < timedelta(microseconds=rate.count):
-        raise Refused(f"a rate is at most one start a microsecond, not {rate.count:,} in {rate.per}")
+    count, per = within(rate.count, STARTS, "the count of a rate"), _per(rate.per)
+    if per < timedelta(microseconds=count):
+        raise Refused(f"a rate is at most one start a microsecond, not {count:,} in {per}")
+
+
+def _per(value: object) -> timedelta:
+    if not isinstance(value, timedelta) or not _PER[0] <= value <= _PER[1]:
+        raise Refused(f"the time of a rate must be a timedelta from 1 ms to 1 day, not {value!r}")
+    return value

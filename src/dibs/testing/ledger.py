@@ -36,8 +36,10 @@ class Ledger(MemoryStore):
                 raise Refused(f"job {id} ({record.task}) cannot be claimed: its queue, {record.queue}, is paused")
             if not record.claimable(now):
                 raise Refused(f"job {id} ({record.task}) cannot be claimed: {_why(record.as_job())}")
-            if not self._recover(record, now):
-                raise Refused(f"job {id} ({record.task}) cannot be claimed: it had no attempts left and is failed now")
+            if self._is_over(record, now):
+                raise Refused(f"job {id} ({record.task}) cannot be claimed: {_over(record.as_job())}")
+            if not self._admit(record, now):
+                raise Refused(f"job {id} ({record.task}) cannot be claimed: a limit holds it back")
             self._take(record, worker, now, lease)
             return record.as_claim()
 
@@ -75,3 +77,9 @@ def _why(job: Job) -> str:
     if job.state is State.RUNNING:
         return f"it is running, with a lease until {job.locked_until}"
     return f"it is not due before {job.run_at}; advance the clock first"
+
+
+def _over(job: Job) -> str:
+    if job.state is State.FAILED:
+        return "it had no attempts left and is failed now"
+    return "a cancel was asked or its time had come, and it is cancelled now"

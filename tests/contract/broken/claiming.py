@@ -126,7 +126,7 @@ class ExhaustedJobsOfUnknownTasksAreFailed(MemoryStore):
         now = self._clock()
         for record in self._jobs.values():
             if record.state is State.RUNNING and record.claimable(now):
-                self._recover(record, now)
+                self._is_over(record, now)
         return await super().claim(queue, worker, limit, lease, tasks)
 
 

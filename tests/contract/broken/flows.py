@@ -175,11 +175,11 @@ class RunningStepsAreCancelledUnderTheirOwners(MemoryStore):
     "test_flow_failure::test_a_claim_that_ends_a_step_on_its_way_does_not_give_out_those_behind_it",
 )
 class ExpiredStepsAreForgottenByTheirFlow(MemoryStore):
-    def _recover(self, record: Record, now: datetime) -> bool:
+    def _is_over(self, record: Record, now: datetime) -> bool:
         flow, record.flow = record.flow, None
-        goes_on = super()._recover(record, now)
+        over = super()._is_over(record, now)
         record.flow = flow
-        return goes_on
+        return over
 
 
 @caught_by(

@@ -52,5 +52,5 @@ class InfoIsForgotten(MemoryStore):
 
 @caught_by("test_wait::test_a_timeout_of_nothing_only_looks")
 class NobodyIsWoken(MemoryStore):
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         return frozenset()

@@ -34,11 +34,8 @@ class AttemptsCountedAtTheEnd(MemoryStore):
 
 @caught_by("test_lease::test_a_job_that_dies_each_time_is_claimed_max_attempts_times")
 class ExpiredJobsRunForEver(MemoryStore):
-    def _recover(self, record: Record, now: datetime) -> bool:
-        if record.state is State.RUNNING and not record.cancel_asked:
-            record.blame(now, rules.LEASE_EXPIRED)
-            return True
-        return super()._recover(record, now)
+    def _is_over(self, record: Record, now: datetime) -> bool:
+        return record.cancel_asked and super()._is_over(record, now)
 
 
 @caught_by(

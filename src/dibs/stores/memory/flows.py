@@ -96,6 +96,14 @@ class FlowVerbs(ABC):
     def _close(self, record: Record, state: State, now: datetime) -> None:
         """The job is finished."""
 
+    @abstractmethod
+    def _ask(self, record: Record) -> None:
+        """The job is to end; its owner, if it has one, learns of it."""
+
+    @abstractmethod
+    def _cancel(self, record: Record, now: datetime, *, force: bool) -> None:
+        """End the job, or, unless forced to, ask its owner; with all that follows in its flow."""
+
     async def start(self, flow: NewFlow) -> Enqueued:
         new = rules.flow(flow, self._limits)
         with self._lock:
@@ -173,7 +181,7 @@ class FlowVerbs(ABC):
         """Cancel a step because of another, if it is unfinished: at once, or, if it is running, by asking."""
         if step.state in FINISHED:
             return
-        step.cancel_asked = True
+        self._ask(step)
         if step.state in NOT_STARTED:
             step.outcome = None
             self._close(step, State.CANCELLED, now)
@@ -193,13 +201,16 @@ class FlowVerbs(ABC):
         return self._known_job(item.steps)
 
     def _add_steps(self, record: Record, steps: Iterable[AdmittedStep], now: datetime) -> None:
-        """Before the step that adds them ends. A flow that was stopped stops them, too."""
+        """Before the step that adds them ends. A flow that was stopped stops them, too; a step that was to be cancelled
+        passes that on."""
         assert record.flow is not None
         flow = self._flows[record.flow]
-        for step in steps:
-            added = self._add_step(flow, step, now)
+        added = [self._add_step(flow, step, now) for step in steps]
+        for step in added:
             if flow.state is not FlowState.RUNNING:
-                self._stop(added, now)
+                self._stop(step, now)
+            elif record.cancel_asked:
+                self._cancel(step, now, force=False)
 
     # --- steps that come back, and steps that go ------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Keeping:
     _limits: Limits
 
     def __init__(self) -> None:
+        super().__init__()
         self._values: dict[str, dict[str, tuple[int, str]]] = {}
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:

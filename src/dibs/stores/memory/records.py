@@ -1,7 +1,6 @@
-"""What the memory store keeps: a mutable record per job, and two heaps per queue."""
+"""What the memory store keeps: a mutable record per job."""
 
-import heapq
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
@@ -9,8 +8,7 @@ from uuid import UUID
 import msgspec
 
 from dibs import limits as rules
-from dibs.clock import to_micros
-from dibs.job import SILENT, AttemptError, Claim, Filter, Job, Order, Report, State
+from dibs.job import SILENT, UNFINISHED, AttemptError, Claim, Filter, Job, OnConflict, Report, State
 from dibs.limits import Admitted
 
 # Of plain jobs: one for all of them, that nobody can write to.
@@ -47,14 +45,32 @@ class Record(msgspec.Struct):
     step: str | None = None
     needs: tuple[str, ...] = ()
     inputs: dict[str, str] = NO_INPUTS
+    unique_until: datetime | None = None
+    expires_at: datetime | None = None
+    limit_key: str | None = None
 
     @classmethod
     def of(cls, job: Admitted, now: datetime) -> "Record":
         """A new job."""
         run_at = job.run_at or now
-        return cls(
+        record = cls(
             job.id, job.queue, job.task, job.args, job.priority, run_at, now, job.max_attempts, job.key, job.meta
         )
+        record.unique_until = _after(now, job.unique_for)
+        record.expires_at, record.limit_key = job.expires_at, job.limit_key
+        return record
+
+    def become(self, job: Admitted, now: datetime) -> None:
+        """What was asked for now, in place of what was asked for before; it stays the same job."""
+        self.task, self.args, self.meta, self.priority = job.task, job.args, job.meta, job.priority
+        self.expires_at, self.limit_key = job.expires_at, job.limit_key
+        self.unique_until = _after(self.created_at, job.unique_for)
+        self.max_attempts, self.attempts, self.outcome = job.max_attempts, 0, None
+        run_at = job.run_at or now
+        if job.on_conflict is OnConflict.DEBOUNCE:
+            latest = _after(self.created_at, job.max_delay)
+            run_at = max(self.run_at, run_at if latest is None else min(run_at, latest))
+        self.run_at = run_at
 
     def claimable(self, now: datetime) -> bool:
         """Queued and due, or running with an expired lease."""
@@ -62,10 +78,25 @@ class Record(msgspec.Struct):
             return self.locked_until is not None and self.locked_until <= now
         return self.state is State.QUEUED and self.run_at <= now
 
+    def holds(self, now: datetime) -> bool:
+        """A valid lease is on it."""
+        return self.state is State.RUNNING and self.locked_until is not None and self.locked_until > now
+
+    def busy(self, now: datetime) -> bool:
+        """Nobody else can have its key."""
+        return self.state in UNFINISHED or (self.unique_until is not None and self.unique_until > now)
+
+    def end(self, now: datetime) -> State | None:
+        """How the job ends if it is claimable and not to be started (again); None if it may be started."""
+        if self.state is State.RUNNING and self.cancel_asked:
+            return State.CANCELLED
+        if self.state is State.RUNNING and self.attempts >= self.max_attempts:
+            return State.FAILED
+        return State.CANCELLED if self.expires_at is not None and self.expires_at <= now else None
+
     def held_by(self, worker: str, epoch: int, now: datetime) -> bool:
         """The fence: every write after a claim passes through here."""
-        valid = self.locked_until is not None and self.locked_until > now
-        return self.state is State.RUNNING and valid and self.epoch == epoch and self.worker == worker
+        return self.holds(now) and self.epoch == epoch and self.worker == worker
 
     def blame(self, now: datetime, error: str, traceback: str = "") -> None:
         """Keep what went wrong in the current attempt."""
@@ -137,65 +168,5 @@ def _between(moment: datetime | None, since: datetime | None, before: datetime |
     return (since is None or moment >= since) and (before is None or moment < before)
 
 
-class Lane:
-    """One queue: its settings, its busy keys and its order.
-
-    ``later`` holds the moments at which a job may become claimable: its ``run_at``, or the end of its lease.
-    ``due`` holds the places of claimable jobs. Entries are never removed when a job changes, only checked when
-    they come up: an entry says "look at this job", not "this job is claimable".
-    """
-
-    def __init__(self, name: str, jobs: dict[UUID, Record]) -> None:
-        self.name = name
-        self.jobs = jobs
-        self.configured = False
-        self.paused = False
-        self.order = Order.FIFO
-        self.keys: dict[str, UUID] = {}
-        self.later: list[tuple[datetime, UUID]] = []
-        self.due: list[tuple[tuple[int, int, int], UUID]] = []
-
-    def find(self, job: UUID) -> Record | None:
-        """The job, if it is still one of this queue: one that was deleted may be back in another."""
-        record = self.jobs.get(job)
-        return record if record is not None and record.queue == self.name else None
-
-    def place(self, record: Record) -> tuple[int, int, int]:
-        """Where the job stands among the claimable ones."""
-        sign = 1 if self.order is Order.FIFO else -1
-        return record.priority, sign * to_micros(record.run_at), sign * record.id.int
-
-    def look_at(self, record: Record, moment: datetime) -> None:
-        """Come back to this job at that moment."""
-        heapq.heappush(self.later, (moment, record.id))
-
-    def put(self, record: Record) -> None:
-        """Stand in line."""
-        heapq.heappush(self.due, (self.place(record), record.id))
-
-    def ripen(self, now: datetime) -> None:
-        """Bring what became claimable by now into the order."""
-        while self.later and self.later[0][0] <= now:
-            record = self.find(heapq.heappop(self.later)[1])
-            if record is not None and record.claimable(now):
-                self.put(record)
-
-    def next(self, now: datetime) -> Record | None:
-        """Take the first claimable job out of the order."""
-        while self.due:
-            place, job = heapq.heappop(self.due)
-            record = self.find(job)
-            if record is None or place != self.place(record):
-                continue
-            if record.claimable(now):
-                return record
-            if record.state is State.QUEUED or record.state is State.RUNNING:  # the clock stepped back
-                self.look_at(record, record.locked_until or record.run_at)
-        return None
-
-    def reorder(self, order: Order) -> None:
-        """From now on, hand out in this order."""
-        self.order = order
-        found = (self.find(job) for _, job in self.due)
-        self.due = [(self.place(record), record.id) for record in found if record is not None]
-        heapq.heapify(self.due)
+def _after(moment: datetime, span: timedelta | None) -> datetime | None:
+    return None if span is None else moment + span

@@ -1,6 +1,5 @@
 """The memory store: shortest, no tricks, one lock. What it answers is what every store has to answer."""
 
-import asyncio
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -23,10 +22,8 @@ from dibs.job import (
     Delete,
     Enqueued,
     Filter,
-    Job,
     NewJob,
-    Page,
-    QueueCounts,
+    OnConflict,
     Report,
     Reprioritise,
     Requeue,
@@ -34,7 +31,6 @@ from dibs.job import (
     Retention,
     Settlement,
     State,
-    WorkerInfo,
 )
 from dibs.limits import Admitted, Limits, Settled
 from dibs.outcome import Pulse, Verdict
@@ -42,11 +38,14 @@ from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.memory.flows import FlowRecord, FlowVerbs
 from dibs.stores.memory.keeping import Keeping
+from dibs.stores.memory.lane import Lane
+from dibs.stores.memory.limiting import LimitVerbs
+from dibs.stores.memory.looking import Looking
 from dibs.stores.memory.queues import QueueVerbs
-from dibs.stores.memory.records import Lane, Record
+from dibs.stores.memory.records import Record
 
 
-class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
+class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs):
     """Jobs in this process's memory, gone when it ends; safe to use from several threads."""
 
     def __init__(self, *, clock: Clock = system_clock, limits: Limits = rules.DEFAULT) -> None:
@@ -55,10 +54,10 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
         self._limits = limits
         self._lock = threading.Lock()
         self._jobs: dict[UUID, Record] = {}
+        self._held: dict[UUID, Record] = {}
         self._flows: dict[UUID, FlowRecord] = {}
         self._lanes: dict[str, Lane] = {}
         self._seen: dict[str, tuple[datetime, dict[str, Any]]] = {}
-        self._waiting: list[tuple[frozenset[str], asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock = system_clock) -> "MemoryStore":
@@ -82,11 +81,17 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
             return [self._add(job, now) for job in admitted]
 
     def _add(self, job: Admitted, now: datetime) -> Enqueued:
-        there = job.id if job.id in self._jobs else self._lane(job.queue).keys.get(job.key or "")
-        if there is not None:
-            return Enqueued(there, created=False)
-        self._store(Record.of(job, now))
-        return Enqueued(job.id, created=True)
+        if job.id in self._jobs:
+            return Enqueued(job.id, created=False)
+        holder = self._lane(job.queue).holder(job.key, now)
+        if holder is None:
+            self._store(Record.of(job, now))
+            return Enqueued(job.id, created=True)
+        changed = job.on_conflict is not OnConflict.EXISTING and holder.state is State.QUEUED
+        if changed:
+            holder.become(job, now)
+            self._put_back(holder, holder.run_at)
+        return Enqueued(holder.id, created=False, changed=changed)
 
     def _store(self, record: Record) -> None:
         self._jobs[record.id] = record
@@ -115,28 +120,38 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
             while len(claims) < limit and (record := lane.next(now)) is not None:
                 if known is not None and record.task not in known:
                     passed.append(record)
-                elif self._recover(record, now):
+                elif self._is_over(record, now):
+                    continue
+                elif self._admit(record, now):
                     self._take(record, worker, now, lease)
                     claims.append(record.as_claim())
+                else:
+                    passed.append(record)
             for record in passed:
                 lane.put(record)
             return claims
 
-    def _recover(self, record: Record, now: datetime) -> bool:
-        """Close the books on an attempt whose lease expired. True if the job may run again."""
+    def _is_over(self, record: Record, now: datetime) -> bool:
+        """End a claimable job that is not to be started (again). False if it may be."""
+        if (end := record.end(now)) is None:
+            return False
+        record.outcome = None
+        self._close_books(record, now)
+        self._finish(record, end, now)
+        return True
+
+    def _close_books(self, record: Record, now: datetime) -> None:
+        """On an attempt whose lease expired, if there was one."""
         if record.state is State.RUNNING:
             record.blame(now, rules.LEASE_EXPIRED)
-            if record.cancel_asked:
-                self._finish(record, State.CANCELLED, now)
-            elif record.attempts >= record.max_attempts:
-                self._finish(record, State.FAILED, now)
-        return record.state in UNFINISHED
 
     def _take(self, record: Record, worker: str, now: datetime, lease: timedelta) -> None:
+        self._close_books(record, now)
         record.state, record.worker, record.outcome = State.RUNNING, worker, None
         record.attempts += 1
         record.epoch += 1
         record.started_at, record.locked_until = now, now + lease
+        self._held[record.id] = record
         self._lanes[record.queue].look_at(record, record.locked_until)
 
     async def heartbeat(
@@ -217,18 +232,22 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
         rules.limit(limit)
         with self._lock:
             now = self._clock()
-            running = (r for r in self._jobs.values() if r.state is State.RUNNING and r.claimable(now))
-            expired = sorted(running, key=lambda record: (record.locked_until, record.id))[:limit]
-            for record in expired:
-                if self._recover(record, now):
+            late = (record for record in self._held.values() if not record.holds(now))
+            queued = (record for record in self._jobs.values() if record.state is State.QUEUED)
+            expired = (record for record in queued if record.end(now) is not None)
+            found = sorted(late, key=lambda record: (record.locked_until, record.id))
+            found += sorted(expired, key=lambda record: (record.expires_at, record.id))
+            for record in found[:limit]:
+                if record.state in UNFINISHED and not self._is_over(record, now):
+                    self._close_books(record, now)
                     self._put_back(record, record.run_at)
-            return len(expired)
+            return len(found[:limit])
 
     def _put_back(self, record: Record, run_at: datetime) -> None:
         record.state, record.run_at, record.locked_until = State.QUEUED, run_at, None
+        self._held.pop(record.id, None)
         lane = self._lane(record.queue)
-        if record.key is not None:
-            lane.keys[record.key] = record.id
+        lane.take_key(record)
         lane.look_at(record, run_at)
         self._wake(record.queue)
 
@@ -239,76 +258,9 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
 
     def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
-        if record.key is not None:
-            self._free_key(record)
-
-    def _free_key(self, record: Record) -> None:
-        keys = self._lanes[record.queue].keys
-        if record.key is not None and keys.get(record.key) == record.id:
-            del keys[record.key]
-
-    # --- looking --------------------------------------------------------------------------------------------
-
-    async def get(self, job: UUID) -> Job | None:
-        with self._lock:
-            record = self._jobs.get(job)
-            return None if record is None else record.as_job()
-
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
-        rules.chosen(which, change=False)
-        rules.limit(limit)
-        with self._lock:
-            found = self._matching(which, after, frozenset(State))
-            jobs = tuple(record.as_job() for record in found[:limit])
-            return Page(jobs, jobs[-1].id if len(found) > limit else None)
-
-    def _matching(self, which: Filter, after: UUID | None, states: frozenset[State]) -> list[Record]:
-        found = (
-            record
-            for record in self._jobs.values()
-            if record.state in states and (after is None or record.id < after) and record.matches(which)
-        )
-        return sorted(found, key=lambda record: record.id, reverse=True)
-
-    async def counts(self) -> list[QueueCounts]:
-        with self._lock:
-            now = self._clock()
-            busy = {record.queue for record in self._jobs.values()}
-            lanes = sorted(self._lanes.items())
-            return [self._tally(name, lane, now) for name, lane in lanes if name in busy or lane.configured]
-
-    def _tally(self, name: str, lane: Lane, now: datetime) -> QueueCounts:
-        states = dict.fromkeys(State, 0)
-        queued: list[datetime] = []
-        for record in self._jobs.values():
-            if record.queue == name:
-                states[record.state] += 1
-                if record.state is State.QUEUED:
-                    queued.append(record.run_at)
-        return QueueCounts(
-            queue=name,
-            paused=lane.paused,
-            order=lane.order,
-            states=states,
-            scheduled=sum(run_at > now for run_at in queued),
-            oldest_due=min((run_at for run_at in queued if run_at <= now), default=None),
-        )
-
-    async def workers(self) -> list[WorkerInfo]:
-        with self._lock:
-            running = self._running()
-            return [
-                WorkerInfo(name=name, seen_at=seen_at, running=running.get(name, 0), info=info)
-                for name in sorted(self._seen.keys() | running.keys())
-                for seen_at, info in [self._seen.get(name, (None, {}))]
-            ]
-
-    def _running(self) -> dict[str, int]:
-        running: dict[str, int] = {}
-        for record in self._jobs.values():
-            if record.state is State.RUNNING and record.worker is not None:
-                running[record.worker] = running.get(record.worker, 0) + 1
-        return running
+        self._held.pop(record.id, None)
+        if not record.busy(now):
+            self._lanes[record.queue].free_key(record)
 
     # --- an operator's verbs --------------------------------------------------------------------------------
 
@@ -332,7 +284,8 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
             case Cancel(force):
                 self._cancel(record, now, force=force)
             case Requeue():
-                if record.key in lane.keys:
+                holder = lane.holder(record.key, now)
+                if holder is not None and holder.state in UNFINISHED:
                     return False
                 record.attempts, record.cancel_asked, record.worker = 0, False, None
                 record.started_at = record.finished_at = record.result = record.outcome = None
@@ -354,13 +307,14 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
     def _cancel(self, record: Record, now: datetime, *, force: bool) -> None:
         if record.state in FINISHED:  # by the cancel of another step, in this very call
             return
-        record.cancel_asked = True
+        self._ask(record)
         if force or record.state is not State.RUNNING:
             record.outcome = None
             self._finish(record, State.CANCELLED, now)
 
     def _drop(self, record: Record) -> None:
-        self._free_key(record)
+        self._lanes[record.queue].free_key(record)
+        self._held.pop(record.id, None)
         del self._jobs[record.id]
         if record.flow is not None:
             self._forget_step(record)
@@ -373,7 +327,9 @@ class MemoryStore(FlowVerbs, QueueVerbs, Keeping, BulkVerbs):
             old.sort(key=lambda record: (record.finished_at, record.id))
             for record in old[:limit]:
                 self._drop(record)
+            self._forget_full_buckets(now)
             running = self._running()
+            self._asked &= running.keys()
             for name, (seen_at, _) in list(self._seen.items()):
                 if seen_at <= now - rules.WORKERS_KEPT and name not in running:
                     del self._seen[name]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dibs.errors import Refused
-from dibs.keepable import RANKS
+from dibs.limits import RANKS
 from dibs.store import Store
 from dibs.testing.contract.helpers import picture
 from dibs.testing.labs.base import Lab
