@@ -79,9 +79,9 @@ def _with_care(db: Connection, wanted: Wanted, look: Look, now: int) -> list[Row
 def sweep(db: Connection, limit: int, now: int) -> int:
     """Recover expired jobs of all queues, the longest expired first, then end what must not start any more."""
     rows = db.rows(sql.EXPIRED, (now, limit))
+    late = _late(db, limit - len(rows), now) if len(rows) < limit else []
     for row in rows:
         _recover(db, Attempt(*row), now)
-    late = _late(db, limit - len(rows), now) if len(rows) < limit else []
     for job in late:
         end(db, job, "cancelled", now)
     db.run(sql.DROP_FULL_BUCKETS, (now,))

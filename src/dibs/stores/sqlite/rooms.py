@@ -1,20 +1,21 @@
 """Limits: how much room they leave, and setting them.
 
 What is running is counted where the jobs are, by indexes that only jobs under such limits stand in. SQLite has one
-writer, so what was counted holds until the claim is done. A rate is kept as the moment at which its bucket is full again.
+writer, so what was counted holds until the claim is done. A rate is kept as the moment when its bucket is full again.
 """
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from dibs import limits as rules
 from dibs.clock import from_micros, span_micros
 from dibs.scope import Limit, LimitUse, Rate, Scope
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.connect import Connection, Row
 
 UNLIMITED = 1 << 62
 
@@ -30,15 +31,15 @@ class Place(NamedTuple):
 class Gauge:
     """What one limit leaves during one claim."""
 
-    __slots__ = ("apart", "concurrency", "free", "place", "taken", "tat")
+    __slots__ = ("apart", "free", "full_at", "place", "taken")
 
-    def __init__(self, place: Place, concurrency: int | None, apart: int, tat: int) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self.concurrency = concurrency
-        self.apart = apart
-        """Microseconds between two starts, 0 without a rate."""
-        self.tat = tat
         self.free = UNLIMITED
+        self.apart = 0
+        """Microseconds between two starts, 0 without a rate."""
+        self.full_at = 0
+        """When the bucket of the rate is full again."""
         self.taken = 0
 
     def take(self) -> None:
@@ -51,17 +52,17 @@ def _gauge(db: Connection, place: Place, now: int) -> Gauge | None:
     if row is None:
         return None
     concurrency, starts, per, _ = row
-    if starts is None:
-        gauge = Gauge(place, concurrency, 0, 0)
-    else:
-        gauge = Gauge(place, concurrency, -(-per // starts), _tat(db, place))
-        gauge.free = max(0, starts - -(-max(0, gauge.tat - now) // gauge.apart))
+    gauge = Gauge(place)
+    if starts is not None:
+        gauge.apart, gauge.full_at = Rate(starts, timedelta(microseconds=per)).apart, _full_at(db, place)
+        owed = -(-max(0, gauge.full_at - now) // gauge.apart)
+        gauge.free = starts - owed
     if concurrency is not None:
         gauge.free = min(gauge.free, concurrency - _running(db, place, now))
     return gauge
 
 
-def _tat(db: Connection, place: Place) -> int:
+def _full_at(db: Connection, place: Place) -> int:
     row = db.row(sql.BUCKET, place)
     return 0 if row is None else row[0]
 
@@ -119,7 +120,7 @@ class Rooms:
         """Keep what the rates have let through."""
         now = self._now
         poured = [
-            (*gauge.place, max(gauge.tat, now) + gauge.taken * gauge.apart)
+            (*gauge.place, max(gauge.full_at, now) + gauge.taken * gauge.apart)
             for gauge in self._gauges.values()
             if gauge is not None and gauge.taken and gauge.apart
         ]
@@ -159,20 +160,20 @@ def limits(db: Connection, job: UUID | None, now: int) -> list[LimitUse]:
     """The limits that are set, or those that a job comes under."""
     if job is None:
         return [_use(db, Place(*row[:2]), row, now) for row in db.rows(sql.LIMITS)]
-    found = db.row(sql.CLASSED, (job.bytes,))
-    return [] if found is None else list(_uses(db, *found, now))
+    places = [place for row in db.rows(sql.CLASSED, (job.bytes,)) for place in _over(*row)]
+    rows = [(place, db.row(sql.LIMIT, place[:2])) for place in places]
+    return [_use(db, place, (*place[:2], *row), now) for place, row in rows if row is not None]
 
 
-def _uses(db: Connection, queue: str, task: str, limit_key: str, now: int) -> Iterable[LimitUse]:
-    places = [Place("queue", queue), Place("key", queue, limit_key), Place("task", task)]
-    for place in places:
-        if place.kind == "key" and not limit_key:
-            continue
-        if (row := db.row(sql.LIMIT, place[:2])) is not None:
-            yield _use(db, place, (*place[:2], *row), now)
+def _over(queue: str, task: str, limit_key: str) -> Iterator[Place]:
+    """Where there may be limits for a job."""
+    yield Place("queue", queue)
+    if limit_key:
+        yield Place("key", queue, limit_key)
+    yield Place("task", task)
 
 
-def _use(db: Connection, place: Place, row: tuple[str, str, int | None, int, int, int], now: int) -> LimitUse:
+def _use(db: Connection, place: Place, row: Row, now: int) -> LimitUse:
     """A row of limits.sql, and how far it is used; of keys in general that is not said."""
     kind, name, concurrency, starts, per, rank = row
     rate = None if starts is None else Rate(starts, timedelta(microseconds=per))
@@ -184,11 +185,7 @@ def _use(db: Connection, place: Place, row: tuple[str, str, int | None, int, int
     )
     if kind == "key" and not place.key:
         return use
-    running = _running(db, place, now)
-    return msgspec.structs.replace(use, running=running, next_start=_next_start(rate, _tat(db, place), now))
-
-
-def _next_start(rate: Rate | None, tat: int, now: int) -> datetime | None:
-    if rate is None or (tat - now) <= (rate.count - 1) * rate.apart:
-        return None
-    return from_micros(tat - (rate.count - 1) * rate.apart)
+    opens_at = 0 if rate is None else rules.opens_at(rate, _full_at(db, place))
+    return msgspec.structs.replace(
+        use, running=_running(db, place, now), next_start=from_micros(opens_at) if opens_at > now else None
+    )

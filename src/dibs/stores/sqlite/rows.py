@@ -67,7 +67,7 @@ class Standing(NamedTuple):
 
     def attempt(self) -> Attempt:
         """What was running until its lease expired."""
-        return Attempt(*self[: len(Attempt._fields)])
+        return Attempt._make(self[: len(Attempt._fields)])
 
     def taken(self) -> Row:
         """What take.sql would give."""

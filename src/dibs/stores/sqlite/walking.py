@@ -1,7 +1,7 @@
 """The careful claim: from job to job in the order of the queue, judging each.
 
-For queues that age or have limits, and while there are jobs whose leases or whose time expired. The jobs are read by the
-page and written all at once, so it costs little more than taking them blindly.
+For queues that age or have limits, and while there are jobs whose leases or whose time expired. Jobs are read by pages
+and written all at once, so it costs little more than taking them blindly.
 """
 
 from collections.abc import Iterator

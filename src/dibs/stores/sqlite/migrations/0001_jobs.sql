@@ -170,17 +170,17 @@ CREATE TABLE dibs_limits (
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 
--- What the rate of a limit has let through: full again from "tat" on. "key" is empty unless each key has its own.
+-- What the rate of a limit has let through: full again from "full_at" on. "key" is empty unless each key has its own.
 CREATE TABLE dibs_buckets (
     kind TEXT    NOT NULL,
     name TEXT    NOT NULL,
     key  TEXT    NOT NULL,
-    tat  INTEGER NOT NULL,
+    full_at  INTEGER NOT NULL,
     PRIMARY KEY (kind, name, key)
 ) WITHOUT ROWID;
 
 -- Buckets that are full again are forgotten.
-CREATE INDEX dibs_full_buckets ON dibs_buckets (tat);
+CREATE INDEX dibs_full_buckets ON dibs_buckets (full_at);
 
 -- What is kept that is no job: schedules, for example. JSON by kind and name; a lower rank does not replace a higher one.
 CREATE TABLE dibs_kept (
