@@ -85,6 +85,7 @@ def sweep(db: Connection, limit: int, now: int) -> int:
     for job in late:
         end(db, job, "cancelled", now)
     db.run(sql.DROP_FULL_BUCKETS, (now,))
+    db.run(sql.DROP_ASKED)
     return len(rows) + len(late)
 
 

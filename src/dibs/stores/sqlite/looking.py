@@ -66,10 +66,9 @@ def counts(db: Connection, now: int) -> list[QueueCounts]:
     line: dict[str, tuple[int, int | None]] = {}
     count = sql.COUNT_UNFINISHED if db.rows(sql.EXPIRED_IN_LINE) else sql.COUNT_INDEXED
     for queue, state, number, scheduled, oldest in db.rows(count, (now,)):
-        states.setdefault(queue, dict.fromkeys(State, 0))[State(state)] += number
+        states.setdefault(queue, dict.fromkeys(State, 0))[State(state)] = number
         if state == State.QUEUED:
-            others, older = line.get(queue, (0, None))
-            line[queue] = (others + scheduled, min((at for at in (older, oldest) if at is not None), default=None))
+            line[queue] = (scheduled, oldest)
     for queue, state, number in db.rows(sql.COUNT_FINISHED):
         states.setdefault(queue, dict.fromkeys(State, 0))[State(state)] = number
     return [

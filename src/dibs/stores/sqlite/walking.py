@@ -190,12 +190,12 @@ class Walk:
         if self.overdue:
             db.run(sql.BRING_BACK_OVERDUE, (wanted.queue, self._now))
         tasks = None if wanted.tasks is None else set(msgspec.json.decode(wanted.tasks))
-        for task, limit_key, priority in db.rows(sql.CLASSES, (wanted.queue,)):
+        for line, priority, task, limit_key in db.rows(sql.CLASSES, (wanted.queue,)):
             if tasks is not None and task not in tasks:
                 continue
             count = min(self._rooms.free(task, limit_key), wanted.limit)
             if count > 0:
-                db.run(sql.BRING_BACK[self._lifo], (wanted.queue, task, limit_key, priority, count))
+                db.run(sql.BRING_BACK[self._lifo], (wanted.queue, line, priority, count))
 
 
 def _json(values: list[str]) -> str:

@@ -2,17 +2,18 @@
 --
 -- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
 -- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
--- it is running and a claim has seen that its lease expired. It is 2 if the job is queued and was set aside, because
--- a limit held it back and claims passed it too often. "flow" and "step" are set for steps of flows alone, "unmet"
--- counts the steps that a waiting one still needs. "limit_key" is empty for none. "counted" is 1 if its task had a limit
--- when the job was claimed, or got one while it was running.
+-- it is running and a claim has seen that its lease expired. "line" is empty for the queue's own line. A job that a limit
+-- holds back, and that claims passed too often, stands in another: that of its task and limit key. "flow" and "step" are
+-- set for steps of flows alone, "unmet" counts the steps that a waiting one still needs. "limit_key" is empty for none.
+-- "counted" is 1 if its task had a limit when the job was claimed, or got one while it was running.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     queue        TEXT    NOT NULL CHECK (length(queue) BETWEEN 1 AND 200),
     task         TEXT    NOT NULL CHECK (length(task) BETWEEN 1 AND 200),
     state        TEXT    NOT NULL CHECK (state IN ('waiting', 'queued', 'running')),
-    ready        INTEGER NOT NULL CHECK (ready IN (0, 1, 2)),
+    ready        INTEGER NOT NULL CHECK (ready IN (0, 1)),
+    line         TEXT    NOT NULL DEFAULT '',
     priority     INTEGER NOT NULL CHECK (priority BETWEEN -32768 AND 32767),
     run_at       INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -40,10 +41,7 @@ CREATE TABLE dibs_jobs (
 
 -- The line: every claim walks it from its beginning. The task and the limit key stand in it so that jobs of other tasks,
 -- and those that a limit holds back, are passed without being read.
-CREATE INDEX dibs_ready ON dibs_jobs (queue, priority, run_at, id, task, limit_key) WHERE ready = 1;
-
--- Jobs that were set aside. Those of one task, limit key and priority come under the same limits, in their order.
-CREATE INDEX dibs_aside ON dibs_jobs (queue, task, limit_key, priority, run_at, id) WHERE ready = 2;
+CREATE INDEX dibs_ready ON dibs_jobs (queue, line, priority, run_at, id, task, limit_key) WHERE ready = 1;
 
 -- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
 CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
@@ -55,11 +53,8 @@ WHERE limit_key <> '' AND locked_until IS NOT NULL;
 -- How many jobs of a task that has a limit are running.
 CREATE INDEX dibs_task_leases ON dibs_jobs (task, locked_until) WHERE counted = 1 AND locked_until IS NOT NULL;
 
--- Running jobs that were asked to end: what their workers wait for.
-CREATE INDEX dibs_asked ON dibs_jobs (worker) WHERE cancel_asked = 1 AND locked_until IS NOT NULL;
-
 -- Jobs in line that must not start any more from some moment on: the claim and the sweep.
-CREATE INDEX dibs_expiring ON dibs_jobs (queue, expires_at, id) WHERE expires_at IS NOT NULL AND ready > 0;
+CREATE INDEX dibs_expiring ON dibs_jobs (queue, expires_at, id) WHERE expires_at IS NOT NULL AND ready = 1;
 
 -- Jobs that need others first: counted by queue.
 CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
@@ -189,6 +184,14 @@ CREATE TABLE dibs_kept (
     rank  INTEGER NOT NULL,
     value TEXT    NOT NULL,
     PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
+-- Claims that were asked to end: what their workers wait for. A sweep drops those that are over.
+CREATE TABLE dibs_asked (
+    worker TEXT    NOT NULL,
+    job    BLOB    NOT NULL,
+    epoch  INTEGER NOT NULL,
+    PRIMARY KEY (worker, job)
 ) WITHOUT ROWID;
 
 -- Workers, by their heartbeats.

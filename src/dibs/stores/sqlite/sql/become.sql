@@ -3,5 +3,5 @@
 -- (plain ?, for other drivers)
 UPDATE dibs_jobs
 SET task = ?, priority = ?, run_at = ?, max_attempts = ?, unique_until = ?, expires_at = ?, limit_key = ?, meta = ?,
-    args = ?, attempts = 0, outcome = NULL, ready = 1
+    args = ?, attempts = 0, outcome = NULL, line = ''
 WHERE id = ?

@@ -16,11 +16,11 @@ SELECT
     ),
     EXISTS (
         SELECT 1 FROM dibs_jobs INDEXED BY dibs_expiring
-        WHERE queue = ?1 AND expires_at <= ?2 AND ready > 0
+        WHERE queue = ?1 AND expires_at <= ?2 AND ready = 1
     ),
     EXISTS (SELECT 1 FROM dibs_limits) AND EXISTS (
         SELECT 1 FROM dibs_limits WHERE kind = 'task' OR (kind IN ('key', 'queue') AND name = ?1)
     ),
-    EXISTS (SELECT 1 FROM dibs_jobs INDEXED BY dibs_aside WHERE ready = 2 AND queue = ?1),
-    (SELECT min(priority) FROM dibs_jobs INDEXED BY dibs_ready WHERE ready = 1 AND queue = ?1)
+    EXISTS (SELECT 1 FROM dibs_jobs INDEXED BY dibs_ready WHERE ready = 1 AND queue = ?1 AND line > ''),
+    (SELECT min(priority) FROM dibs_jobs INDEXED BY dibs_ready WHERE ready = 1 AND queue = ?1 AND line = '')
 FROM (SELECT 1) LEFT JOIN dibs_queues AS here ON here.name = ?1

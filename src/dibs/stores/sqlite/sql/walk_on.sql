@@ -5,7 +5,7 @@
 SELECT id, run_at, attempts, max_attempts, epoch, worker, started_at, cancel_asked, errors, flow, step, expires_at,
     rowid, priority, task, limit_key, locked_until, created_at, key, meta, args
 FROM dibs_jobs INDEXED BY dibs_ready
-WHERE ready = 1 AND queue = ?1 AND priority = ?2 AND run_at <= ?3 AND (run_at, id) {behind} (?4, ?5)
+WHERE ready = 1 AND queue = ?1 AND line = '' AND priority = ?2 AND run_at <= ?3 AND (run_at, id) {behind} (?4, ?5)
     AND (?6 IS NULL OR task IN (SELECT value FROM json_each(?6)))
     AND (
         (
