@@ -107,10 +107,6 @@ class Rooms:
         """How many such jobs there is room for."""
         return min((gauge.free for gauge in self.of(task, limit_key)), default=UNLIMITED)
 
-    def counted(self, task: str) -> bool:
-        """Whether the task has a limit."""
-        return self._at(Place("task", task)) is not None
-
     def full(self, kind: str) -> list[str]:
         """The names of the full tasks, or the full keys."""
         full = (gauge.place for gauge in self._gauges.values() if gauge is not None and gauge.free <= 0)
@@ -145,8 +141,8 @@ def set_limit(db: Connection, scope: Scope, limit: Limit | None, rank: int) -> N
     db.run(sql.SET_LIMIT, (*place[:2], limit.concurrency, *rate, rank))
     if there is not None and there[1:3] != rate:
         db.run(sql.DROP_BUCKETS, place[:2])
-    if scope.task is not None and there is None:
-        db.run(sql.COUNT_RUNNING, (scope.task,))
+    if there is None:
+        db.run(sql.COUNT_RUNNING, (scope.task, scope.queue))
 
 
 def _place(scope: Scope) -> Place:

@@ -24,9 +24,9 @@ MOST_ASIDE = 1_000
 _AT_ONCE = 20
 """Where jobs of several priorities take turns, so many of each are read at first."""
 
-_FIRST = ((-(2**63), b""), (2**63 - 1, b"\xff" * 17))
-"""Before all places: in a fifo queue, in a lifo one."""
-_BEFORE_ALL = rules.PRIORITIES[0] - 1
+_BEFORE_ALL = (-(2**63), b"")
+_AFTER_ALL = b"\xff" * 17
+_MOST_URGENT = rules.PRIORITIES[0] - 1
 
 
 class Wanted(NamedTuple):
@@ -63,18 +63,26 @@ class Walk:
         self._held: list[int] = []
         self._shaken: set[bytes] = set()
         """Flows that a step of has ended: their other steps may not be any more what was read of them."""
-        self.overdue = False
+        self._overdue = False
         """There may be jobs that have to end."""
 
-    def take(self) -> list[Row]:
-        """Claim what there is and there is room for; gives what take.sql gives."""
+    def take(self, *, expired: int, late: int, aside: int) -> list[Row]:
+        """Claim what there is and there is room for; gives what take.sql gives.
+
+        Told whether there are jobs whose leases expired, that must not start any more, that were set aside.
+        """
+        if expired:
+            self._db.run(sql.LINE_UP, (self._wanted.queue, self._now))
+        self._overdue = bool(expired or late)
+        if aside:
+            self._bring_back()
         queue = self._rooms.queue
         for job in self._line():
             self._judge(job)
             if len(self._taken) == self._wanted.limit or (queue is not None and queue.free <= 0):
                 break
         self._write()
-        if self.overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
+        if self._overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
             self._end_overdue()
         self._rooms.close()
         if len(self._held) > PATIENCE:
@@ -89,7 +97,7 @@ class Walk:
         if queue is not None and queue.free <= 0:
             return
         if self._ageing is None:
-            priority = self._behind(_BEFORE_ALL)
+            priority = self._behind(_MOST_URGENT)
             while priority is not None:
                 yield from self._lane(priority, self._wanted.limit)
                 priority = self._behind(priority)
@@ -107,13 +115,13 @@ class Walk:
 
     def _lane(self, priority: int, size: int) -> Iterator[Standing]:
         """The jobs of one priority, page by page; what came to the line before the last one read is not looked for."""
-        wanted, place = self._wanted, _FIRST[self._lifo]
+        wanted, place = self._wanted, (self._now, _AFTER_ALL) if self._lifo else _BEFORE_ALL
         while True:
             params: Row = (wanted.queue, priority, self._now, *place, wanted.tasks, size)
             if len(self._held) < MOST_ASIDE:
                 rows = self._db.rows(sql.WALK[self._lifo], params)
             else:
-                full = (_json(self._rooms.full("task")), _json(self._rooms.full("key")), self.overdue)
+                full = (_json(self._rooms.full("task")), _json(self._rooms.full("key")), self._overdue)
                 rows = self._db.rows(sql.WALK_ON[self._lifo], (*params, *full))
             yield from map(Standing._make, rows)
             if len(rows) < size:
@@ -136,9 +144,8 @@ class Walk:
         for gauge in gauges:
             gauge.take()
         errors = None if job.locked_until is None else blamed(job.attempt(), self._now, rules.LEASE_EXPIRED)
-        counted = int(self._rooms.counted(job.task))
         self._unwritten.append(
-            (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, counted)
+            (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, bool(gauges))
         )
         self._taken.append(job.taken())
 
@@ -184,10 +191,10 @@ class Walk:
 
     # --- what was set aside ---------------------------------------------------------------------------------
 
-    def bring_back(self) -> None:
+    def _bring_back(self) -> None:
         """Put as many of the jobs that were set aside back into the line as there is room for, and those that end."""
         wanted, db = self._wanted, self._db
-        if self.overdue:
+        if self._overdue:
             db.run(sql.BRING_BACK_OVERDUE, (wanted.queue, self._now))
         tasks = None if wanted.tasks is None else set(msgspec.json.decode(wanted.tasks))
         for line, priority, task, limit_key in db.rows(sql.CLASSES, (wanted.queue,)):
