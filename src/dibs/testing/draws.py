@@ -15,32 +15,33 @@ QUEUES = ("a", "b", "ü b")
 TASKS = ("t1", "t2", "t3")
 WORKERS = ("ann", "bob")
 KINDS = ("k1", "k2")
-KEYS = (None, None, "k1", "k2")
+KEYS = (None, None, "k1", "k1", "k2")
 LIMIT_KEYS = (None, None, "x", "y")
 UNIQUE: tuple[dict[str, Any], ...] = (
     {},
     {"unique_for": 3 * SECOND},
+    {"unique_for": timedelta(days=1)},
     {"on_conflict": OnConflict.REPLACE},
     {"on_conflict": OnConflict.REPLACE, "unique_for": 40 * SECOND},
     {"on_conflict": OnConflict.DEBOUNCE},
     {"on_conflict": OnConflict.DEBOUNCE, "max_delay": 3 * SECOND, "unique_for": SECOND},
 )
 """What is said about a key, if a job has one."""
-LASTS = (None,) * 8 + (MICROSECOND, SECOND, 31 * SECOND)
+LASTS = (None,) * 20 + (SECOND, 5 * SECOND, 31 * SECOND)
 """When a job expires, after it is due."""
 AGEINGS = (SECOND, 5 * SECOND, None)
 SCOPES = (
-    *(Scope(queue=queue) for queue in QUEUES),
-    *(Scope(queue=queue, each_key=True) for queue in QUEUES),
-    *(Scope(task=task) for task in ("t1", "t2")),
+    *(Scope(queue=queue) for queue in ("a", "b")),
+    *(Scope(queue=queue, each_key=True) for queue in ("a", "ü b")),
+    Scope(task="t1"),
 )
 LIMITS = (
-    None,
-    None,
     Limit(concurrency=1),
     Limit(concurrency=2),
+    Limit(concurrency=3),
     Limit(rate=Rate(2, 3 * SECOND)),
-    Limit(rate=Rate(1, SECOND), concurrency=2),
+    Limit(rate=Rate(3, SECOND), concurrency=2),
+    None,
     Limit(concurrency=0),
 )
 LEASES = (SECOND, 30 * SECOND, 60 * SECOND)
@@ -96,7 +97,7 @@ ACTIONS = (
     *("sweep",) * 2,
     "prune",
     "look",
-    "set_up_a_queue",
+    *("set_up_a_queue",) * 2,
     "limit",
     "keep",
 )

@@ -76,8 +76,10 @@ def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: 
 class Agreement(Story):
     """What happens in a story."""
 
-    @initialize(wanted=st.lists(requests, min_size=3, max_size=6))
-    def begin(self, wanted: list[dict[str, Any]]) -> None:
+    @initialize(wanted=st.lists(requests, min_size=3, max_size=6), limited=st.booleans(), data=st.data())
+    def begin(self, wanted: list[dict[str, Any]], limited: bool, data: st.DataObject) -> None:
+        for _ in range(2 * limited):
+            self.limit(data.draw)
         self.tell("enqueue", [self._new(**one) for one in wanted])
 
     @rule(action=st.sampled_from(ACTIONS), data=st.data())
