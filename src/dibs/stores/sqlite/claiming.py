@@ -1,16 +1,13 @@
 """Taking jobs out of the line, and what becomes of those whose time is over."""
 
-from operator import itemgetter
-
 from dibs import limits as rules
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.flows import needs_of
 from dibs.stores.sqlite.rows import Attempt, Taken, blamed
-from dibs.stores.sqlite.walking import Walk, Wanted, verdict
+from dibs.stores.sqlite.walking import PLACE, Walk, Wanted, verdict
 
-_place = itemgetter(0, 1)
 _FLOW = 10
 """Where the rows of take.sql have the flow."""
 
@@ -35,10 +32,10 @@ def _at_once(db: Connection, wanted: Wanted, lifo: int, priority: int | None, no
     while priority is not None:
         rows = db.rows(
             sql.TAKE[lifo],
-            (wanted.queue, priority, now, left, wanted.tasks, wanted.worker, now + wanted.lease),
+            (wanted.queue, priority, now, left, wanted.tasks, wanted.worker, now + wanted.lease, 0),
         )
         if len(rows) > 1:
-            rows.sort(key=_place, reverse=bool(lifo))
+            rows.sort(key=PLACE, reverse=bool(lifo))
         taken += rows
         left -= len(rows)
         if not left:

@@ -6,6 +6,7 @@ and written all at once, so it costs little more than taking them blindly.
 
 from collections.abc import Iterator
 from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +18,12 @@ from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.rooms import Rooms
 from dibs.stores.sqlite.rows import Attempt, Standing, blamed
 
+PLACE = itemgetter(0, 1)
+"""Where a row of take.sql stands in its priority."""
 PATIENCE = 50
 """A claim that is held back more often than this sets aside what it passed."""
 MOST_ASIDE = 1_000
-"""So many are set aside by one claim; what else is full it passes without looking."""
+"""So many are set aside by one claim. What else is full it passes without looking, unless there are jobs to end."""
 _AT_ONCE = 20
 """Where jobs of several priorities take turns, so many of each are read at first."""
 
@@ -76,11 +79,14 @@ class Walk:
         self._overdue = bool(expired or late)
         if aside:
             self._bring_back()
+        if self._ageing is None and not self._overdue:
+            self._take_together()
         queue = self._rooms.queue
-        for job in self._line():
-            self._judge(job)
-            if len(self._taken) == self._wanted.limit or (queue is not None and queue.free <= 0):
-                break
+        if self._left() > 0:
+            for job in self._line():
+                self._judge(job)
+                if self._left() <= 0:
+                    break
         self._write()
         if self._overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
             self._end_overdue()
@@ -89,13 +95,30 @@ class Walk:
             self._db.run_all(sql.SET_ASIDE, [(row,) for row in self._held[:MOST_ASIDE]])
         return self._taken
 
+    def _take_together(self) -> None:
+        """As long as there is room for all that come next, take them at once, priority by priority."""
+        db, wanted, now, alike = self._db, self._wanted, self._now, self._rooms.alike
+        priority = self._behind(_MOST_URGENT)
+        while priority is not None and (left := self._left()) > 0:
+            which = (wanted.queue, priority, now, left, wanted.tasks)
+            if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], which)):
+                return
+            rows = db.rows(sql.TAKE[self._lifo], (*which, wanted.worker, now + wanted.lease, not alike))
+            if alike and self._rooms.queue is not None:
+                self._rooms.queue.take(len(rows))
+            rows.sort(key=PLACE, reverse=bool(self._lifo))
+            self._taken += rows
+            priority = self._behind(priority) if len(rows) < left else None
+
+    def _left(self) -> int:
+        """How many more may be taken, as far as the call and the queue are concerned."""
+        left, queue = self._wanted.limit - len(self._taken), self._rooms.queue
+        return left if queue is None else min(left, queue.free)
+
     # --- the line -------------------------------------------------------------------------------------------
 
     def _line(self) -> Iterator[Standing]:
         """Due jobs, queued or with expired leases, in the order of the queue."""
-        queue = self._rooms.queue
-        if queue is not None and queue.free <= 0:
-            return
         if self._ageing is None:
             priority = self._behind(_MOST_URGENT)
             while priority is not None:
@@ -118,10 +141,10 @@ class Walk:
         wanted, place = self._wanted, (self._now, _AFTER_ALL) if self._lifo else _BEFORE_ALL
         while True:
             params: Row = (wanted.queue, priority, self._now, *place, wanted.tasks, size)
-            if len(self._held) < MOST_ASIDE:
+            if self._overdue or len(self._held) < MOST_ASIDE:
                 rows = self._db.rows(sql.WALK[self._lifo], params)
             else:
-                full = (_json(self._rooms.full("task")), _json(self._rooms.full("key")), self._overdue)
+                full = (_json(self._rooms.full_tasks()), _json(self._rooms.full_keys()))
                 rows = self._db.rows(sql.WALK_ON[self._lifo], (*params, *full))
             yield from map(Standing._make, rows)
             if len(rows) < size:
@@ -142,7 +165,7 @@ class Walk:
                     self._held.append(job.row)
                 return
         for gauge in gauges:
-            gauge.take()
+            gauge.take(1)
         errors = None if job.locked_until is None else blamed(job.attempt(), self._now, rules.LEASE_EXPIRED)
         self._unwritten.append(
             (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, bool(gauges))

@@ -46,8 +46,8 @@ CREATE INDEX dibs_ready ON dibs_jobs (queue, line, priority, run_at, id, task, l
 -- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
 CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
 
--- How many jobs of a task, or of a limit key, are running: of those that come under limits.
-CREATE INDEX dibs_counted ON dibs_jobs (task, queue, limit_key, locked_until)
+-- How many jobs of a limit key, or of a task, are running: of those that come under limits.
+CREATE INDEX dibs_counted ON dibs_jobs (queue, limit_key, locked_until, task)
 WHERE counted = 1 AND locked_until IS NOT NULL;
 
 -- Jobs that must not start any more from some moment on: the claim and the sweep. And jobs that need others first: counted

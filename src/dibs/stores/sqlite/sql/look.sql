@@ -1,4 +1,5 @@
--- What a claim has to know about its queue: paused, lifo, how it ages; are there leases that expired, jobs that must
+-- What a claim has to know about its queue: paused, lifo, how it ages; are there leases that expired (or that were seen
+-- to, whatever a clock that was set back says now), jobs that must
 -- not start any more, limits, jobs that were set aside; and the first priority that has jobs in line, due or not.
 -- ?1 queue, ?2 now
 SELECT
@@ -11,7 +12,7 @@ SELECT
     )
     OR EXISTS (
         SELECT 1 FROM dibs_jobs INDEXED BY dibs_leases
-        WHERE queue = ?1 AND ready = 1 AND locked_until <= ?2
+        WHERE queue = ?1 AND ready = 1 AND locked_until IS NOT NULL
     ),
     EXISTS (
         SELECT 1 FROM dibs_jobs INDEXED BY dibs_special
