@@ -1,6 +1,6 @@
 -- What a claim has to know about its queue: paused, lifo, how it ages; are there leases that expired (or that were seen
--- to, whatever a clock that was set back says now), jobs that must
--- not start any more, limits, jobs that were set aside; and the first priority that has jobs in line, due or not.
+-- to expire, whatever a clock that was set back says now), jobs that must not start any more, limits, jobs that were set
+-- aside; and the first priority that has jobs in line, due or not.
 -- ?1 queue, ?2 now
 SELECT
     ifnull(here.paused, 0),
