@@ -10,27 +10,33 @@ LAYOUT = 1
 """The version of the key layout that these scripts write."""
 
 ADDING = "settle, adding steps"
-"""A settle with more in front of it: a server makes all functions of a script anew in each call."""
+REPLACING = "enqueue, replacing"
+"""Verbs with more in front of them: a server makes all functions of a script anew in each call."""
 
 # What a verb needs in front of it, besides the clock and the prelude.
 _PARTS: dict[str, tuple[str, ...]] = {
     "enqueue": (),
-    "claim": ("steps", "order"),
-    "settle": ("steps",),
-    ADDING: ("steps", "bring", "add"),
-    "heartbeat": (),
-    "sweep": ("steps", "merge"),
-    "prune": ("remove", "merge"),
+    REPLACING: ("life", "replace"),
+    "claim": ("life", "steps", "age", "order", "room"),
+    "aside": ("life", "steps", "room"),
+    "settle": ("life", "steps"),
+    ADDING: ("life", "steps", "bring", "add"),
+    "heartbeat": ("life",),
+    "sweep": ("life", "steps", "merge"),
+    "prune": ("life", "remove", "merge"),
     "get": ("look",),
     "find": ("scan", "look"),
     "count": ("scan",),
-    "change": ("steps", "remove", "again", "scan"),
+    "change": ("life", "steps", "remove", "again", "scan"),
     "start": ("bring",),
-    "flow": ("steps", "tell"),
-    "flows": ("steps", "tell"),
+    "flow": ("life", "steps", "tell"),
+    "flows": ("life", "steps", "tell"),
     "counts": (),
     "workers": (),
     "configure": (),
+    "limit": (),
+    "fill": (),
+    "limits": ("room",),
     "keep": (),
     "kept": (),
     "ready": (),
@@ -62,7 +68,7 @@ def scripts(clock_text: str) -> dict[str, Script]:
 
 
 def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
-    name = "settle" if name == ADDING else name
+    name = name.partition(",")[0]
     texts = [clock_text, *(_text(part) for part in ("prelude", *parts, name))]
     source = "\n".join(texts).encode()
     # The server names scripts by SHA-1; nothing is kept secret by it.
