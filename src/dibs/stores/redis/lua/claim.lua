@@ -38,32 +38,6 @@ end
 local budget = limit + 1000
 local taken = {}
 
--- Queued jobs whose time to start has passed are ended also where a limit closes their lane.
-local function add_expired()
-  local places = {}
-  local ids = call('ZRANGEBYSCORE', base .. 'y:' .. queue, '-inf', now_text, 'LIMIT', 0, 1000)
-  load(ids)
-  for _, id in ipairs(ids) do
-    local r = jobs[id]
-    if r[RUN_AT] <= now_text and (not known or known[r[TASK]]) then
-      places[#places + 1] = place(r, id)
-    end
-  end
-  table.sort(places, before)
-  if #places > 0 then
-    cursors[#cursors + 1] = { buffer = places, at = 1, size = #places, done = true, always = true }
-  end
-end
-
-local function leave_closed_lanes()
-  for i = #cursors, 1, -1 do
-    local c = cursors[i]
-    if not c.late and not c.always and not rooms.open(c.task, c.limit_key) then
-      table.remove(cursors, i)
-    end
-  end
-end
-
 -- The next jobs in the order: their ids, their cursors, and for those whose lease expired their hints, by position:
 -- a job that was requeued since can stand here twice, with an old hint and as itself.
 local function upcoming(count)
@@ -128,25 +102,53 @@ local function start(r, id)
   return true
 end
 
--- One that a limit holds back stays as it is. If it is that of its key, it makes way.
-local function pass(r, id, c)
-  if not c.late and not c.limit_key and rooms.full_key(r) then
-    rooms.set_aside(r, id)
-  else
-    budget = budget + 1
+local pass, leave_closed_lanes
+local least = 0
+if rooms then
+  -- Queued jobs whose time to start has passed are ended also where a limit closes their lane.
+  local function add_expired()
+    local places = {}
+    local ids = call('ZRANGEBYSCORE', base .. 'y:' .. queue, '-inf', now_text, 'LIMIT', 0, 1000)
+    load(ids)
+    for _, id in ipairs(ids) do
+      local r = jobs[id]
+      if r[RUN_AT] <= now_text and (not known or known[r[TASK]]) then
+        places[#places + 1] = place(r, id)
+      end
+    end
+    table.sort(places, before)
+    if #places > 0 then
+      cursors[#cursors + 1] = { buffer = places, at = 1, size = #places, done = true, always = true }
+    end
   end
+
+  leave_closed_lanes = function()
+    for i = #cursors, 1, -1 do
+      local c = cursors[i]
+      if not c.late and not c.always and not rooms.open(c.task, c.limit_key) then
+        table.remove(cursors, i)
+      end
+    end
+  end
+
+  -- One that a limit holds back stays as it is. If it is that of its key, it makes way.
+  pass = function(r, id, c)
+    if not c.late and not c.limit_key and rooms.full_key(r) then
+      rooms.set_aside(r, id)
+    else
+      budget = budget + 1
+    end
+  end
+
+  add_expired()
+  least = 100 -- many may have to be passed
 end
 
-local more = 0
-if rooms then
-  add_expired()
-  more = 100 -- many may have to be passed
-end
 while #taken < limit do
   if rooms then
     leave_closed_lanes()
   end
-  local ids, from, hints = upcoming(math.max(limit - #taken, more))
+  local ids, from, hints = upcoming(math.max(limit - #taken, least))
   if #ids == 0 then
     break
   end

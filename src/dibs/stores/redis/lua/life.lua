@@ -1,61 +1,10 @@
 -- Shared by the verbs that change jobs: what happens to one.
 
--- Where a running job that is not plain is counted for limits.
-local function count_in(r, id)
-  if r[LIMIT_KEY] ~= '' then
-    add(base .. 'c:k:' .. r[QUEUE] .. '\t' .. r[LIMIT_KEY], r[LOCKED], id)
-  end
-  if r[COUNTED] == 1 then
-    add(index_key('c:t', r[TASK]), r[LOCKED], id)
-  end
-end
-
--- A finished job whose key stays busy; the windows of others that have passed are forgotten.
-local function open_window(r, id)
-  local windows, kept = base .. 'u:' .. r[QUEUE], { id, r[UNIQUE] }
-  local there = call('HGET', windows, r[KEY]) or ''
-  for at = 1, #there, 50 do
-    if sub(there, at + 32, at + 49) > now_text then
-      kept[#kept + 1] = sub(there, at, at + 49)
-    end
-  end
-  call('HSET', windows, r[KEY], table.concat(kept))
-end
-
-local function close_window(r, id)
-  local windows, kept = base .. 'u:' .. r[QUEUE], {}
-  local there = call('HGET', windows, r[KEY]) or ''
-  for at = 1, #there, 50 do
-    if sub(there, at, at + 31) ~= id then
-      kept[#kept + 1] = sub(there, at, at + 49)
-    end
-  end
-  if #kept > 0 then
-    call('HSET', windows, r[KEY], table.concat(kept))
-  elseif there ~= '' then
-    call('HDEL', windows, r[KEY])
-  end
-end
-
--- What leave() does besides for a job that is not plain.
-local function leave_more(r, id)
-  local state = r[STATE]
-  if state == 'q' then
-    drop(index_key('y', r[QUEUE]), id)
-    if r[LIMIT_KEY] ~= '' then
-      drop(order_key(r[QUEUE], r[TASK] .. '\t' .. r[LIMIT_KEY]), place(r, id))
-    end
-  elseif state == 'r' then
-    if r[LIMIT_KEY] ~= '' then
-      drop(base .. 'c:k:' .. r[QUEUE] .. '\t' .. r[LIMIT_KEY], id)
-    end
-    if r[COUNTED] == 1 then
-      drop(index_key('c:t', r[TASK]), id)
-      r[COUNTED] = 0
-    end
-  elseif r[UNIQUE] ~= '' and state ~= 'w' then
-    close_window(r, id)
-  end
+-- What is taken away goes out before what is added, so a second move of a job must not join the first.
+local function flush_early()
+  flush()
+  sets, changed, moved, asked = { n = 0 }, {}, {}, nil
+  drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
 end
 
 -- Take the job out of the index that its state put it in.
@@ -65,7 +14,7 @@ local function leave(r, id)
     flush_early()
   end
   if r[UNIQUE] then
-    leave_more(r, id)
+    more().leave(r, id)
   end
   if state == 'q' then
     drop(order_key(queue, r[TASK]), place(r, id))
@@ -94,7 +43,7 @@ local function finish(r, id, state, alone)
   add(index_key('f:' .. state, r[QUEUE]), now, id)
   free_key(r, id)
   if r[UNIQUE] and r[UNIQUE] ~= '' and r[UNIQUE] > now_text then
-    open_window(r, id)
+    more().open_window(r, id)
   end
   save(id)
   if r[FLOW] ~= '' then
@@ -121,42 +70,4 @@ local function blame(r, id, problem, traceback)
   local list = base .. 'e:' .. id
   call('RPUSH', list, pack({ r[ATTEMPTS], r[EPOCH], r[WORKER], r[STARTED], now, problem, traceback }))
   call('LTRIM', list, -10, -1)
-end
-
--- Its time to start has passed.
-local function expired(r)
-  local expires = r[EXPIRES]
-  return expires and expires ~= '' and expires <= now_text
-end
-
--- How a job ends that is queued or whose lease expired and that is not to be started; nil if it may be.
-local function end_of(r)
-  if r[STATE] == 'r' then
-    if r[CANCEL] == 1 then
-      return 'c'
-    elseif r[ATTEMPTS] >= r[MAX] then
-      return 'f'
-    end
-  end
-  return expired(r) and 'c' or nil
-end
-
--- Close the books on the attempt, if there was one: behind it the job is to be taken, put back or finished.
-local function close_books(r, id)
-  leave(r, id)
-  if r[STATE] == 'r' then
-    blame(r, id, 'lease expired', '')
-  end
-end
-
--- Do the first of these, if it has come to that. False if the job may be started.
-local function is_over(r, id)
-  local state = end_of(r)
-  if not state then
-    return false
-  end
-  close_books(r, id)
-  r[OUTCOME] = ''
-  finish(r, id, state)
-  return true
 end

@@ -34,38 +34,8 @@ local function refill_fifo(c)
   end
 end
 
-local function refill_lifo(c)
-  while true do
-    if not c.priority then
-      local head = call('ZRANGEBYLEX', c.key, c.from, '+', 'LIMIT', 0, 1)[1]
-      if not head then
-        c.done = true
-        return
-      end
-      c.some = true
-      c.priority = sub(head, 1, 5)
-      c.upto = '[' .. c.priority .. now_text .. '\255'
-    end
-    local found = call('ZREVRANGEBYLEX', c.key, c.upto, '[' .. c.priority, 'LIMIT', 0, c.chunk)
-    local n = #found
-    if n > 0 then
-      c.buffer, c.size, c.at, c.upto = found, n, 1, '(' .. found[n]
-      return
-    end
-    c.from, c.priority = '(' .. c.priority .. '\255', nil
-  end
-end
-
 local function before_fifo(a, b)
   return sub(a, 1, 55) < sub(b, 1, 55)
-end
-
-local function before_lifo(a, b)
-  local first, second = sub(a, 1, 5), sub(b, 1, 5)
-  if first ~= second then
-    return first < second
-  end
-  return sub(a, 6, 55) > sub(b, 6, 55)
 end
 
 local function cursor(key, lane)
@@ -76,7 +46,7 @@ end
 -- cursor is made several, if it has to be.
 local function order_of(settings)
   if string.find(settings, 'l', 1, true) then
-    return { refill = refill_lifo, before = before_lifo }
+    return newest_first()
   end
   local ageing = string.match(settings, 'a(%d+)')
   return ageing and age(tonumber(ageing)) or { refill = refill_fifo, before = before_fifo }

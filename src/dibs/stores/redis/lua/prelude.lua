@@ -181,8 +181,18 @@ local function stand(queue, task, where)
   end
 end
 
-local function hold(worker, more)
-  held[worker] = (held[worker] or 0) + more
+-- Where a running job that is not plain is counted for limits.
+local function count_in(r, id)
+  if r[LIMIT_KEY] ~= '' then
+    add(base .. 'c:k:' .. r[QUEUE] .. '\t' .. r[LIMIT_KEY], r[LOCKED], id)
+  end
+  if r[COUNTED] == 1 then
+    add(index_key('c:t', r[TASK]), r[LOCKED], id)
+  end
+end
+
+local function hold(worker, change)
+  held[worker] = (held[worker] or 0) + change
 end
 
 local function send(command, key, list)
@@ -196,14 +206,6 @@ end
 local function ask(r)
   asked = asked or {}
   asked[r[WORKER]] = true
-end
-
-local function call_asked()
-  for worker in pairs(asked) do
-    local before = tonumber(call('ZSCORE', base .. 'asked', worker) or 0)
-    call('ZADD', base .. 'asked', math.max(now, before + 1), worker)
-    call('PUBLISH', base .. 'wake', '\t' .. worker)
-  end
 end
 
 local function send_sets()
@@ -242,17 +244,12 @@ local function flush()
   for queue in pairs(woken) do
     wake(queue)
   end
-  if asked then
-    call_asked()
+  for worker in pairs(asked or {}) do
+    local before = tonumber(call('ZSCORE', base .. 'asked', worker) or 0)
+    call('ZADD', base .. 'asked', math.max(now, before + 1), worker)
+    call('PUBLISH', base .. 'wake', '\t' .. worker)
   end
 end
 
--- What is taken away goes out before what is added, so a second move of a job must not join the first.
-local function flush_early()
-  flush()
-  sets, changed, moved, asked = { n = 0 }, {}, {}, nil
-  drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
-end
-
 -- Made by the parts that are called like this, where a verb needs them.
-local steps, add_steps, replace
+local more, steps, add_steps, replace

@@ -37,7 +37,7 @@ needs_no_memory()
 for _, entry in ipairs(found) do
   local r, id = jobs[entry[2]], entry[2]
   if r and r[UNIQUE] and r[UNIQUE] ~= '' then
-    close_window(r, id)
+    more().close_window(r, id)
   end
   drop(entry[1], id)
   remove(r, id)
