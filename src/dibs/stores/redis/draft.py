@@ -92,6 +92,11 @@ class Draft:
         self.aside: list[bytes] = []
         """Jobs that the limit of their key holds back."""
 
+    @property
+    def robbed(self) -> list[str]:
+        """Workers whose leases had expired."""
+        return [worker for worker, more in self._held.items() if more < 0]
+
     def consider(self, one: Candidate, record: Record | None, body: bytes | None, inputs: dict[str, Any]) -> None:
         """Take the job, if it is still what it looked like and may be started.
 
@@ -122,7 +127,7 @@ class Draft:
         group = group_of(record)
         if self.rooms is None or self.rooms.open(group):
             return True
-        if not one.expired and one.lane == one.task and self.rooms.full_key(group[1]):
+        if not one.expired and record.mark != values.ASIDE and self.rooms.full_key(group[1]):
             self.aside.append(one.id)
         return False
 
@@ -145,10 +150,9 @@ class Draft:
     def _leave(self, one: Candidate, record: Record) -> None:
         """As ``leave`` in ``lua/life.lua``, of a queued job."""
         queue = self.wanted.queue
-        lane = b"o:" + queue + b"\t" + one.task
-        self._drop(lane, one.place)
-        if record.limit_key:
-            self._drop(lane + b"\t" + record.limit_key.encode(), one.place)
+        lane = one.task + b"\t" + record.limit_key.encode() if record.mark == values.ASIDE else one.task
+        self._drop(b"o:" + queue + b"\t" + lane, one.place)
+        record.mark = 0
         if record.expires_at:
             self._drop(b"y:" + queue, one.id)
 
@@ -158,9 +162,9 @@ class Draft:
         self._drop(b"l:" + queue, one.lease)
         self._drop(b"x:" + queue, one.lease)
         self._drop(b"late:" + queue, one.place + one.task)
-        if r.counted:
+        if r.mark == values.COUNTED:
             self._drop(b"c:t:" + one.task, one.id)
-            r.counted = 0
+            r.mark = 0
         self._hold(r.worker, -1)
         error = (r.attempts, r.epoch, r.worker, r.started_at, self._now, LEASE_EXPIRED, "")
         errors = self._root + b"e:" + one.id

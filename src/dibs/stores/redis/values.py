@@ -29,6 +29,9 @@ KINDS = {
     "snoozed": "z",
 }
 
+COUNTED, ASIDE = 1, 2
+"""What the mark of a record says: see ``lua/prelude.lua``."""
+
 pack = msgspec.msgpack.Encoder(uuid_format="hex").encode
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
@@ -61,7 +64,7 @@ class Record(msgspec.Struct, array_like=True):
     unique_until: str | None = None
     expires_at: str = ""
     limit_key: str = ""
-    counted: int = 0
+    mark: int = 0
 
     def is_over(self, now: int) -> bool:
         """As ``end_of`` in ``lua/life.lua``: claimable, and not to be started."""
@@ -71,7 +74,7 @@ class Record(msgspec.Struct, array_like=True):
 
     def count(self) -> None:
         """Under the limit of its task."""
-        self.unique_until, self.counted = self.unique_until or "", 1
+        self.unique_until, self.mark = self.unique_until or "", COUNTED
 
     def packed(self) -> bytes:
         """As it is stored: that of a plain job ends before what only others have."""

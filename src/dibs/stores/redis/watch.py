@@ -112,9 +112,9 @@ class WatchClaim:
             if isinstance(answer, Exception):
                 raise self._link.explain(answer)
         passed = [job.decode() for job in (*draft.ending, *draft.aside)]
-        if passed:
-            ids = values.pack(passed)
-            await self._ask(talk, ("EVAL", self._aside.source, 1, self._root, wanted.queue, ids))
+        if passed or draft.robbed:
+            told = (values.pack(passed), values.pack(draft.robbed))
+            await self._ask(talk, ("EVAL", self._aside.source, 1, self._root, wanted.queue, *told))
         exhausted = len(candidates) < look.page and not draft.stale
         return Taken(draft.claims, last=exhausted and not passed)
 

@@ -15,7 +15,7 @@ local function make_bring()
     end
     local r = { state, 0, 0, '', 0, 0, 0, 0, '', priority, most, queue, task, '', flow, name, unmet, run_at, now_text }
     if expires then
-      r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[COUNTED] = '', expires, limit_key, 0
+      r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[MARK] = '', expires, limit_key, 0
     end
     jobs[id], moved[id] = r, true
     put(base .. 'b:' .. id, body)

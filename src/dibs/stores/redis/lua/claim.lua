@@ -91,13 +91,13 @@ end
 
 -- Take a job that may be started, if there is room for it.
 local function start(r, id)
-  if rooms then
-    if not rooms.open(r[TASK], r[LIMIT_KEY]) then
-      return false
-    end
-    rooms.start(r)
+  if rooms and not rooms.open(r[TASK], r[LIMIT_KEY]) then
+    return false
   end
   close_books(r, id)
+  if rooms then
+    rooms.start(r)
+  end
   take(r, id)
   return true
 end

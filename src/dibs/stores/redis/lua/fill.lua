@@ -35,7 +35,7 @@ end
 load(ids)
 for _, id in ipairs(ids) do
   local r = jobs[id]
-  r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[COUNTED] = r[UNIQUE] or '', r[EXPIRES] or '', r[LIMIT_KEY] or '', 1
+  r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[MARK] = r[UNIQUE] or '', r[EXPIRES] or '', r[LIMIT_KEY] or '', 1
   add(base .. 'c:t:' .. task, r[LOCKED], id)
   save(id)
 end

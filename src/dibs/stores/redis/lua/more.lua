@@ -40,17 +40,20 @@ more = function()
   local function leave(r, id)
     local state = r[STATE]
     if state == 'q' then
-      drop(index_key('y', r[QUEUE]), id)
-      if r[LIMIT_KEY] ~= '' then
+      if r[EXPIRES] ~= '' then
+        drop(index_key('y', r[QUEUE]), id)
+      end
+      if r[MARK] == 2 then
         drop(order_key(r[QUEUE], r[TASK] .. '\t' .. r[LIMIT_KEY]), place(r, id))
+        r[MARK] = 0
       end
     elseif state == 'r' then
       if r[LIMIT_KEY] ~= '' then
-        drop(base .. 'c:k:' .. r[QUEUE] .. '\t' .. r[LIMIT_KEY], id)
+        drop(index_key('c:k', r[QUEUE] .. '\t' .. r[LIMIT_KEY]), id)
       end
-      if r[COUNTED] == 1 then
+      if r[MARK] == 1 then
         drop(index_key('c:t', r[TASK]), id)
-        r[COUNTED] = 0
+        r[MARK] = 0
       end
     elseif r[UNIQUE] ~= '' and state ~= 'w' then
       close_window(r, id)

@@ -52,8 +52,8 @@ local now = clock()
 local STATE, ATTEMPTS, EPOCH, WORKER, LOCKED, STARTED, FINISHED = 1, 2, 3, 4, 5, 6, 7
 local CANCEL, OUTCOME, PRIORITY, MAX, QUEUE, TASK, KEY = 8, 9, 10, 11, 12, 13, 14
 local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19 -- needs: how many are not met
--- Plain jobs end here. The others have all of these, '' for none; counted: 1 in c:t:, else 0.
-local UNIQUE, EXPIRES, LIMIT_KEY, COUNTED = 20, 21, 22, 23
+-- Plain jobs end here. The others have all of these, '' for none; mark: 1 running and in c:t:, 2 queued and set aside.
+local UNIQUE, EXPIRES, LIMIT_KEY, MARK = 20, 21, 22, 23
 
 local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
 
@@ -184,9 +184,9 @@ end
 -- Where a running job that is not plain is counted for limits.
 local function count_in(r, id)
   if r[LIMIT_KEY] ~= '' then
-    add(base .. 'c:k:' .. r[QUEUE] .. '\t' .. r[LIMIT_KEY], r[LOCKED], id)
+    add(index_key('c:k', r[QUEUE] .. '\t' .. r[LIMIT_KEY]), r[LOCKED], id)
   end
-  if r[COUNTED] == 1 then
+  if r[MARK] == 1 then
     add(index_key('c:t', r[TASK]), r[LOCKED], id)
   end
 end

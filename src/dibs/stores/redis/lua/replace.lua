@@ -29,7 +29,7 @@ replace = function(id, new)
   leave(r, id)
   r[PRIORITY], r[TASK], r[MAX], r[ATTEMPTS], r[OUTCOME] = priority, task, most, 0, ''
   r[UNIQUE] = unique_for > 0 and stamp(tonumber(r[CREATED]) + unique_for) or ''
-  r[EXPIRES], r[LIMIT_KEY], r[COUNTED] = expires, limit_key, 0
+  r[EXPIRES], r[LIMIT_KEY], r[MARK] = expires, limit_key, 0
   put(base .. 'b:' .. id, body)
   put_back(r, id, run_at)
   moved[id] = true

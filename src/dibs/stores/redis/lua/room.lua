@@ -15,54 +15,51 @@ end
 
 -- Made only where there are limits.
 local function make_rooms(queue)
-  local limits, uses, started = {}, {}, {}
+  local tasks, keys, started = {}, {}, {}
 
   local function limit_of(field)
-    if limits[field] == nil then
-      local text = call('HGET', base .. 'limits', field)
-      limits[field] = text and unpack_record(text) or false
+    local text = call('HGET', base .. 'limits', field)
+    return text and unpack_record(text)
+  end
+
+  -- How far a limit is used. running: a function that tells how many hold a lease there.
+  local function use(limit, bucket, member, running, where)
+    local one = { bucket = bucket, member = member }
+    if limit[2] >= 0 then
+      one.most, one.running = limit[2], running(where)
     end
-    return limits[field]
-  end
-
-  -- How far a limit is used, or false if there is none. running: how many hold a lease, when somebody asks.
-  local function use(name, field, bucket, member, running)
-    local found = uses[name]
-    if found == nil then
-      local limit = limit_of(field)
-      found = limit and { bucket = bucket, member = member }
-      if limit and limit[2] >= 0 then
-        found.most, found.running = limit[2], running()
-      end
-      if limit and limit[3] > 0 then
-        found.apart, found.owed = limit[5], (limit[3] - 1) * limit[5]
-        found.full_at = tonumber(call('ZSCORE', bucket, member) or 0)
-      end
-      uses[name] = found
+    if limit[3] > 0 then
+      one.apart, one.owed = limit[5], (limit[3] - 1) * limit[5]
+      one.full_at = tonumber(call('ZSCORE', bucket, member) or 0)
     end
-    return found
+    return one
   end
 
-  local function of_queue()
-    return use('q', 'q:' .. queue, base .. 'rates', 'q:' .. queue, function()
-      return running_in(queue)
-    end)
-  end
+  local own, each = limit_of('q:' .. queue), limit_of('k:' .. queue)
+  local of_queue = own and use(own, base .. 'rates', 'q:' .. queue, running_in, queue)
 
+  -- These answer false where there is no limit.
   local function of_task(task)
-    local name = 't:' .. task
-    return use(name, name, base .. 'rates', name, function()
-      return valid_in(base .. 'c:t:' .. task)
-    end)
+    local one = tasks[task]
+    if one == nil then
+      local limit = limit_of('t:' .. task)
+      one = limit and use(limit, base .. 'rates', 't:' .. task, valid_in, base .. 'c:t:' .. task)
+      tasks[task] = one
+    end
+    return one
   end
 
   local function of_key(key)
-    if not key or key == '' then
+    if not each or not key or key == '' then
       return false
     end
-    return use('k:' .. key, 'k:' .. queue, base .. 'rates:' .. queue, key, function()
-      return valid_in(base .. 'c:k:' .. queue .. '\t' .. key)
-    end)
+    local one = keys[key]
+    if not one then
+      local counted = index_key('c:k', queue .. '\t' .. key)
+      one = use(each, base .. 'rates:' .. queue, key, valid_in, counted)
+      keys[key] = one
+    end
+    return one
   end
 
   local function room(one)
@@ -84,7 +81,7 @@ local function make_rooms(queue)
 
   -- True if jobs of this task, and of this limit key or of none, may start.
   function rooms.open(task, key)
-    return room(of_queue()) and room(of_task(task)) and room(of_key(key))
+    return room(of_queue) and room(of_task(task)) and room(of_key(key))
   end
 
   function rooms.full_key(r)
@@ -94,11 +91,11 @@ local function make_rooms(queue)
   -- A job that may start does.
   function rooms.start(r)
     local task = of_task(r[TASK])
-    start(of_queue())
+    start(of_queue)
     start(task)
     start(of_key(r[LIMIT_KEY]))
     if task then
-      r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[COUNTED] = r[UNIQUE] or '', r[EXPIRES] or '', r[LIMIT_KEY] or '', 1
+      r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[MARK] = r[UNIQUE] or '', r[EXPIRES] or '', r[LIMIT_KEY] or '', 1
     end
   end
 
@@ -120,6 +117,8 @@ local function make_rooms(queue)
     drop(order_key(queue, r[TASK]), place(r, id))
     add(key, 0, place(r, id))
     lanes[key] = { queue, lane }
+    r[MARK] = 2
+    save(id)
     moved[id] = true
   end
 
