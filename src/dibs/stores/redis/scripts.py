@@ -84,5 +84,5 @@ def _positions() -> dict[str, str]:
 
 
 def _with_numbers(source: str) -> str:
-    """``r[STATE]`` as ``r[1]``: a name is a variable, and a function that uses it takes longer to make, in each call."""
+    """``r[STATE]`` as ``r[1]``: a name is a variable, and a function that uses it takes longer to make in each call."""
     return re.sub(r"\[([A-Z_]+)\]", lambda found: f"[{_positions()[found[1]]}]", source)

@@ -35,7 +35,7 @@ local lanes_met = {}
 for _, c in ipairs(cursors) do
   lanes_met[#lanes_met + 1] = c
 end
-local budget = limit + 1000
+local budget = limit + (rooms and 500 or 1000)
 local taken = {}
 
 -- The next jobs in the order: their ids, their cursors, and for those whose lease expired their hints, by position:
@@ -102,8 +102,8 @@ local function start(r, id)
   return true
 end
 
-local pass, leave_closed_lanes
-local least = 0
+local pass, leave_closed_lanes, look_further
+local least = 0 -- jobs to look at in one go, at least
 if rooms then
   -- Queued jobs whose time to start has passed are ended also where a limit closes their lane.
   local function add_expired()
@@ -140,8 +140,15 @@ if rooms then
     end
   end
 
+  -- Some were passed: more of them at once.
+  look_further = function()
+    least = math.min(2 * least + 10, 200)
+    for _, c in ipairs(cursors) do
+      c.chunk = math.max(c.chunk or 0, least)
+    end
+  end
+
   add_expired()
-  least = 100 -- many may have to be passed
 end
 
 while #taken < limit do
@@ -153,6 +160,7 @@ while #taken < limit do
     break
   end
   load(ids)
+  local passed = false
   for i, id in ipairs(ids) do
     if #taken == limit then
       break
@@ -166,9 +174,13 @@ while #taken < limit do
     end
     if here and not is_over(r, id) and not start(r, id) then
       pass(r, id, from[i])
+      passed = true
     elseif hint then
       drop(base .. 'late:' .. queue, hint)
     end
+  end
+  if passed then
+    look_further()
   end
 end
 
