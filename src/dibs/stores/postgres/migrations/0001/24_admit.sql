@@ -14,7 +14,7 @@ as $$
 declare
     kinds text[]; keys text[]; asked integer[];
     -- What is left of each room; the first is that of candidates that come under no such limit.
-    places integer[];
+    free integer[];
     -- Which room the queue, the key, the task of each candidate has.
     by_queue integer; by_key integer[]; by_task integer[];
     one dibs.candidate;
@@ -33,7 +33,7 @@ begin
     ) as demand;
     rooms := dibs.make_room(queue, kinds, keys, asked, rooms, may_wait);
 
-    places := 2147483647 || array(select room.places - room.used from unnest(rooms) as room);
+    free := 2147483647 || array(select room.places - room.used from unnest(rooms) as room);
     by_queue := 1 + coalesce(array_position(array(select room.kind from unnest(rooms) as room), 'queue'), 0);
     select
         array_agg(1 + coalesce(of_key.at, 0) order by each.at), array_agg(1 + coalesce(of_task.at, 0) order by each.at)
@@ -47,16 +47,16 @@ begin
     foreach one in array candidates loop
         nth := nth + 1;
         if not one.over then
-            continue when places[by_queue] = 0 or places[by_key[nth]] = 0 or places[by_task[nth]] = 0;
-            places[by_queue] := places[by_queue] - 1;
-            places[by_key[nth]] := places[by_key[nth]] - 1;
-            places[by_task[nth]] := places[by_task[nth]] - 1;
+            continue when free[by_queue] = 0 or free[by_key[nth]] = 0 or free[by_task[nth]] = 0;
+            free[by_queue] := free[by_queue] - 1;
+            free[by_key[nth]] := free[by_key[nth]] - 1;
+            free[by_task[nth]] := free[by_task[nth]] - 1;
         end if;
         chosen := chosen || one.id;
         exit when cardinality(chosen) = wanted;
     end loop;
     rooms := array(
-        select row(room.kind, room.key, room.places, room.places - places[1 + room.at], room.sure)::dibs.room
+        select row(room.kind, room.key, room.places, room.places - free[1 + room.at], room.sure)::dibs.room
         from unnest(rooms) with ordinality as room (kind, key, places, used, sure, at)
     );
 end
