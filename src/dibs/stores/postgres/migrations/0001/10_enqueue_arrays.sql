@@ -67,9 +67,11 @@ begin
         into stored, due
         from added;
 
-        -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen.
+        -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen. One by
+        -- one: a plan that was made while few were finished would go through all of them for each.
         select array_agg(finished.id) into known
-        from unnest(stored) as added (id) join dibs.finished on finished.id = any (array[added.id]);
+        from unnest(stored) as added (id)
+        cross join lateral (select finished.id from dibs.finished where finished.id = added.id limit 1) as finished;
         if named <> '{}' then
             -- Likewise for a key whose job has finished.
             known := known || dibs.in_window(ids, queues, keys, moment);

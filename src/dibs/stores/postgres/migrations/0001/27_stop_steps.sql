@@ -15,7 +15,7 @@ begin
     with fallen as (
         select distinct on (finished.flow) finished.flow, finished.state
         from unnest(ids) with ordinality as over (id, place)
-        join dibs.finished on finished.id = any (array[over.id])
+        cross join lateral (select * from dibs.finished where finished.id = over.id limit 1) as finished
         order by finished.flow, over.place
     ), touched as (
         update dibs.flow set
