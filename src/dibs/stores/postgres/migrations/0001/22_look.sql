@@ -1,10 +1,10 @@
 -- The first `max_jobs` claimable jobs of a lane behind a place (null: from the beginning), locked, in the order of the
--- queue. Those that somebody else has locked are passed over, and so are, unless they are over, those for which the
+-- queue; in a fifo queue also before a place (null: to the end). Those that somebody else has locked are passed over, and so are, unless they are over, those for which the
 -- limits of a queue (`shut`), of tasks or of keys have no room.
 create function dibs.look(
     queue text, lane integer, lifo boolean, tasks text[], moment timestamptz, max_jobs integer,
     behind dibs.candidate default null, shut boolean default false, full_tasks text[] default '{}',
-    full_keys text[] default '{}'
+    full_keys text[] default '{}', until dibs.candidate default null
 ) returns setof dibs.candidate
 language plpgsql volatile
 as $$
@@ -12,6 +12,8 @@ as $$
 declare
     from_run_at constant timestamptz := coalesce(behind.run_at, case when lifo then 'infinity' else '-infinity' end::timestamptz);
     from_id constant uuid := coalesce(behind.id, '00000000-0000-0000-0000-000000000000');
+    to_run_at constant timestamptz := coalesce(until.run_at, 'infinity');
+    to_id constant uuid := coalesce(until.id, '00000000-0000-0000-0000-000000000000');
 begin
     if lifo then
         return query
@@ -37,7 +39,7 @@ begin
                 or (job.locked_until is not null and (job.cancel_asked or job.attempts >= job.max_attempts)) as over
         ) as judged
         where job.queue = look.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
-            and (job.run_at, job.id) > (from_run_at, from_id)
+            and (job.run_at, job.id) > (from_run_at, from_id) and (job.run_at, job.id) < (to_run_at, to_id)
             and (job.locked_until is null or job.locked_until <= moment)
             and (tasks is null or job.task = any (tasks))
             and (judged.over or not (

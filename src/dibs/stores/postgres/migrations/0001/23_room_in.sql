@@ -30,10 +30,10 @@ begin
         greatest(0, least(
             scope.concurrency - coalesce(bucket.slots, 0),
             -- All that it can hold, but for what it has let in and not got back by now, in whole starts.
-            scope.starts - (
+            case when scope.starts is not null then scope.starts - (
                 (dibs.micros(greatest(coalesce(bucket.full_at - moment, '0'), '0')) + dibs.micros(scope.apart) - 1)
                 / dibs.micros(scope.apart)
-            )::integer
+            )::integer end
         )),
         0, counted or scope.concurrency is null
     from unnest(kinds, names, own, keys) as item (kind, name, own, key)

@@ -5,6 +5,7 @@ create function dibs.make_room(
     queue text, kinds text[], keys text[], asked integer[], rooms dibs.room[], may_wait boolean
 ) returns dibs.room[]
 language plpgsql volatile
+set enable_hashjoin = on
 as $$
 #variable_conflict use_column
 declare

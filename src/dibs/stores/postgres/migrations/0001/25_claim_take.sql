@@ -46,7 +46,12 @@ begin
         taken.inputs
     from taken order by taken.place;
     if exists (select from dibs.scope) then
-        perform dibs.note_starts(ids, moment);
+        perform dibs.note_starts(
+            job.queue, array_agg(job.id), array_agg(job.epoch - 1), array_agg(job.task), array_agg(job.limit_key), moment
+        )
+        from unnest(ids) as item (id) join dibs.job on job.id = any (array[item.id])
+        where job.started_at = moment and job.locked_until > moment
+        group by job.queue;
     end if;
     if fallen is not null then
         perform dibs.end_expired(ids[fallen:fallen], moment);

@@ -46,7 +46,9 @@ begin
     into newest_first, wanted, in_steps
     from (select) as nothing left join dibs.queue on queue.name = claim.queue;
     if in_steps and wanted > 0 then
-        return query select * from dibs.claim_in_steps(queue, worker, wanted, lease, tasks);
+        return query select * from dibs.claim_in_steps(
+            queue, worker, wanted, lease, tasks, lanes, after_run_at, after_id, thorough
+        );
         return;
     end if;
 
