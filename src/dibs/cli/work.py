@@ -17,7 +17,7 @@ from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
-from dibs.worker import Stats, Worker, run_with_signals
+from dibs.worker import Worker, run_process
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
 OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
@@ -72,7 +72,7 @@ def work(**given: Any) -> None:
     worker = _worker(app, given)
     if given["drain"]:
         run(_reach(app))
-    stats = _run(worker)
+    stats = run_process(worker, loop_factory())
     if given["drain"] and given["as_json"]:
         show.emit(stats)
 
@@ -107,11 +107,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _run(worker: Worker) -> Stats:
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(run_with_signals(worker))
 
 
 # --- several, or again and again ----------------------------------------------------------------------------
