@@ -131,7 +131,7 @@ async def _leased_until(store: Store, job_id: UUID, moment: datetime) -> bool:
 async def test_a_worker_frozen_past_three_leases_does_nothing_more_when_it_wakes(
     store: Store, url: str, tmp_path: Path
 ) -> None:
-    [job_id] = await enqueue(store, "tick", 1, 4.0)
+    [job_id] = await enqueue(store, "tick", 1, 6.0)
     with worker(url, tmp_path, "frozen", lease=1) as frozen:
         wait_for(lambda: len(steps(tmp_path, "frozen")) > 5)
         frozen.send(signal.SIGSTOP)
