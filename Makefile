@@ -30,10 +30,15 @@ test: lint ## every check and every test
 	@echo "pytest"
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
+# By its name or, where pyenv has it and keeps it to itself, by its path.
 pythons: ## most of the tests, on every other Python that is found here
-	@for python in python3.11 python3.12 python3.13 python3.14; do \
-	  $$python -c '' 2>/dev/null || { echo "$$python: not found here"; continue; }; \
-	  echo "$$python"; $(MAKE) --no-print-directory PYTHON=$$python VENV=.venv-$$python quick || exit 1; \
+	@for name in python3.11 python3.12 python3.13 python3.14; do \
+	  found=; \
+	  for python in $$name $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$${name#python}.*/bin/$$name; do \
+	    if $$python -c '' 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then echo "$$name: not found here"; continue; fi; \
+	  echo "$$found"; $(MAKE) --no-print-directory PYTHON=$$found VENV=.venv-$$name quick || exit 1; \
 	done
 
 quick: $(DEV)

@@ -4,10 +4,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dibs import forks
 
@@ -48,6 +48,11 @@ class Background:
     def _run(self) -> None:
         try:
             asyncio.run(self._live())
+        except RuntimeError:
+            # Python 3.12.0 and 3.12.1 start no thread any more when the interpreter ends, not even the one by which
+            # asyncio waits for others. All that matters is closed by then.
+            if not hasattr(self, "_over") or not self._over.is_set():
+                raise
         finally:
             self._ready.set()  # also if there was no loop to be had: nobody is to wait for ever
 
@@ -55,6 +60,19 @@ class Background:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         await self._over.wait()
+        self._loop.set_default_executor(_Here())
+
+
+class _Here(ThreadPoolExecutor):
+    """Does what it is given on the spot: this loop ends, nobody else is kept waiting."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as problem:
+            done.set_exception(problem)
+        return done
 
 
 class _Call(Generic[T]):

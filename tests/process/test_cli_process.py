@@ -25,7 +25,8 @@ async def send(to: str) -> str:
 @app.task(queue="slow")
 async def slow() -> None:
     pathlib.Path("started").touch()
-    await asyncio.sleep(0.3)
+    while not pathlib.Path("go on").exists():
+        await asyncio.sleep(0.01)
 
 @app.task(queue="stuck")
 async def stuck() -> None:
@@ -169,6 +170,7 @@ def test_sigterm_lets_a_worker_finish_and_ends_with_0(program: Program) -> None:
     worker = program.start("work", "shop", "--name", "w1")
     until((program.folder / "started").exists)
     worker.send_signal(signal.SIGTERM)
+    (program.folder / "go on").touch()
     _, said = worker.communicate(timeout=30)
     assert worker.returncode == 0, said
     [job] = program.json("jobs", "list")["jobs"]

@@ -4,7 +4,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -12,7 +14,7 @@ import pytest_asyncio
 from dibs.job import State
 from dibs.store import Store
 from dibs.stores import open_store
-from tests.process.worker_main import steps
+from tests.process.worker_main import steps, stops
 from tests.process.workers import all_jobs, enqueue, faults, wait_for, worker
 from tests.unit.working import until
 
@@ -99,7 +101,7 @@ async def test_a_second_sigterm_ends_it_now_and_gives_everything_back(store: Sto
     with worker(url, tmp_path, "w", concurrency=200, grace=600, lease=30) as process:
         wait_for(lambda: len(steps(tmp_path)) == 200)
         process.send(signal.SIGTERM)
-        time.sleep(0.1)  # two signals at once are one
+        wait_for(lambda: stops(tmp_path, "w") == 1)  # two signals at once are one
         began = time.monotonic()
         process.send(signal.SIGTERM)
         stats = process.stats()
@@ -112,22 +114,32 @@ async def test_sigterm_is_heard_while_a_handler_blocks_the_loop(store: Store, ur
     await enqueue(store, "burn", 1, 600)
     with worker(url, tmp_path, "w", grace=600) as process:
         wait_for(lambda: len(steps(tmp_path)) == 1)
-        for _ in range(3):
+        for heard in (1, 2):
             process.send(signal.SIGTERM)
-            time.sleep(0.1)
+            wait_for(lambda: stops(tmp_path, "w") == heard)  # noqa: B023 (called at once)
+        process.send(signal.SIGTERM)
         assert process.end(10) == 128 + signal.SIGTERM
+
+
+async def _leased_until(store: Store, job_id: UUID, moment: datetime) -> bool:
+    """Whether the lease lasts until then: the store's clock is less than a lease before it."""
+    job = await store.get(job_id)
+    assert job is not None
+    return job.locked_until is not None and job.locked_until >= moment
 
 
 async def test_a_worker_frozen_past_three_leases_does_nothing_more_when_it_wakes(
     store: Store, url: str, tmp_path: Path
 ) -> None:
-    [job_id] = await enqueue(store, "tick", 1, 4.0)
+    [job_id] = await enqueue(store, "tick", 1, 6.0)
     with worker(url, tmp_path, "frozen", lease=1) as frozen:
         wait_for(lambda: len(steps(tmp_path, "frozen")) > 5)
         frozen.send(signal.SIGSTOP)
+        lost_at = (await all_jobs(store))[0].locked_until
+        assert lost_at is not None
         with worker(url, tmp_path, "other", lease=1) as other:
             wait_for(lambda: len(steps(tmp_path, "other")) > 5)
-            time.sleep(2.0)  # three leases in all
+            await until(lambda: _leased_until(store, job_id, lost_at + timedelta(seconds=3)))
             before = len(steps(tmp_path, "frozen"))
             frozen.send(signal.SIGCONT)
             await until(lambda: finished(store), 20)

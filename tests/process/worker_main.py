@@ -13,6 +13,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -128,6 +129,23 @@ def tasks(diary: Diary) -> Tasks:
     return made
 
 
+class Noted(Worker):
+    """Writes down each time that it is told to stop, in the very signal handler."""
+
+    def __init__(self, stops: Path, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._file = os.open(stops, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def stop(self, *, now: bool = False) -> None:
+        super().stop(now=now)
+        os.write(self._file, b"stop\n")
+
+
+def stops(folder: Path, name: str) -> int:
+    """How often a worker has been told to stop."""
+    return len(Path(folder, f"{name}.stops").read_text().splitlines())
+
+
 def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(3)
@@ -142,7 +160,8 @@ def main() -> None:
     if orders.accepts:
         made.hooks["succeeded"] = [diary.accepted]
     made.hooks["startup"] = [lambda: print("ready", flush=True)]
-    worker = Worker(
+    worker = Noted(
+        Path(orders.folder, f"{orders.name}.stops"),
         made,
         lambda: open_store(orders.url),
         name=orders.name,

@@ -1,12 +1,15 @@
 """What becomes of a store when the URL is wrong, the server goes away, or an answer gets lost."""
 
 import asyncio
+import gc
+import logging
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -17,9 +20,12 @@ from dibs.stores import open_store
 from dibs.stores.postgres import PostgresStore
 from dibs.stores.postgres.options import Options, split
 from dibs.stores.schema import open_schema
+from dibs.task import Task
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresServer, find_postgres
+from tests.unit import working
 from tests.unit.postgres import LEASE, NEWEST, connected, jobs, migrated, needs_postgres, opened, until
+from tests.unit.working import Shop
 
 pytestmark = needs_postgres
 
@@ -187,6 +193,53 @@ async def test_a_server_that_was_restarted_is_used_again_by_the_same_store(serve
         await asyncio.to_thread(server.start)
         assert await store.wait(["default"], PATIENCE) == {"default"}
         assert [claim.id for claim in await store.claim("default", "w", 1, LEASE)] == [job.id]
+
+
+async def test_a_worker_says_in_one_line_that_its_server_has_gone_and_the_driver_says_nothing(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = await migrated(server.create_database("outage"))
+    failures, ran = list[str](), list[None]()
+
+    class Noting(PostgresStore):
+        async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
+            try:
+                return await super()._fetch(statement, *arguments)
+            except StoreUnavailable as problem:
+                failures.append(str(problem))
+                raise
+
+    shop = Shop(lambda: Noting(url))
+
+    @shop.task
+    async def note() -> None:
+        ran.append(None)
+
+    async with shop.working():
+        await shop.enqueue(note)
+        await working.until(lambda: len(ran) == 1)
+        await asyncio.to_thread(server.kill)
+        await working.until(lambda: len(failures) >= 4)
+        [line] = _warnings(caplog)
+        assert "the store is away, trying again until it is back" in line.getMessage()
+        await asyncio.to_thread(server.start)
+        await working.until(lambda: _enqueued(shop, note))
+        await working.until(lambda: len(ran) == 2)
+    await shop.store.close()
+    gc.collect()  # what a task raised and nobody asked for is said when the task goes
+    assert {(line.name, line.exc_info) for line in _warnings(caplog)} == {("dibs.worker", None)}, caplog.text
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def _enqueued(shop: Shop, task: Task[..., Any]) -> bool:
+    try:
+        await shop.enqueue(task)
+    except StoreUnavailable:
+        return False
+    return True
 
 
 async def test_a_store_can_be_closed_when_its_server_has_gone(server: PostgresServer) -> None:

@@ -46,7 +46,6 @@ async def test_a_waiter_is_called_at_once(stores: tuple[RedisStore, RedisStore])
     loop = asyncio.get_running_loop()
     waiting = asyncio.create_task(here.wait(["q", "other"], LONG))
     await _asleep(there)
-    await asyncio.sleep(0.05)
     begun = loop.time()
     await there.enqueue([NewJob(task="t", queue="q")])
     assert await waiting == {"q"}

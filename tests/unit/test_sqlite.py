@@ -23,6 +23,7 @@ from dibs.stores.sqlite import SQLiteStore, schema
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.options import parse
 from dibs.stores.sqlite.schema import open_schema
+from tests.unit.sqlite import looked
 
 _: type[Store] = SQLiteStore
 
@@ -343,7 +344,7 @@ async def test_another_process_s_enqueue_wakes_soon(store: SQLiteStore, path: Pa
     delays = []
     for turn in range(5):
         waiting = asyncio.ensure_future(store.wait([f"q{turn}"], timedelta(seconds=10)))
-        await asyncio.sleep(0.15)
+        await looked(store)
         await other.enqueue([NewJob(task="t", queue=f"q{turn}")])
         enqueued = time.monotonic()
         assert await waiting == {f"q{turn}"}
@@ -370,7 +371,7 @@ async def test_a_waiter_can_be_cancelled_and_close_ends_the_others(path: Path) -
     store = SQLiteStore(path)
     await store.setup()
     cancelled, left = (asyncio.ensure_future(store.wait(["q"], timedelta(seconds=60))) for _ in range(2))
-    await asyncio.sleep(0.05)
+    await looked(store, 2)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled

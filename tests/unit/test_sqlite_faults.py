@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from dibs.outcome import Succeeded, Verdict
 from dibs.stores.sqlite import SQLiteStore, schema, writer
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
+from tests.unit.sqlite import held_up
 
 SRC = str(Path(schema.__file__).parents[3])
 LEASE = timedelta(seconds=60)
@@ -82,7 +82,7 @@ async def test_verbs_that_queue_up_share_a_commit(store: SQLiteStore, outsider: 
     commits = count_commits(store)
     outsider.execute("BEGIN IMMEDIATE")
     calls = [asyncio.ensure_future(store.enqueue([NewJob(task="t")])) for _ in range(50)]
-    await asyncio.sleep(0.1)
+    await held_up(store)
     assert not any(call.done() for call in calls)
     outsider.execute("COMMIT")
     assert all(answer[0].created for answer in await asyncio.gather(*calls))
@@ -105,7 +105,7 @@ async def test_a_verb_that_fails_takes_only_its_own_writes_back(store: SQLiteSto
     for _ in range(10):
         calls.append(asyncio.ensure_future(store.enqueue([NewJob(task="fine")])))
         calls.append(store._write(broken))
-    await asyncio.sleep(0.05)
+    await held_up(store)
     outsider.execute("COMMIT")
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(answer, ZeroDivisionError) for answer in answers[1::2])
@@ -119,7 +119,7 @@ async def test_a_commit_that_fails_fails_all_of_its_group_and_stores_nothing(
     outsider.execute("BEGIN IMMEDIATE")
     calls = [asyncio.ensure_future(store.enqueue([NewJob(task="t")])) for _ in range(20)]
     raw(store).set_commit_hook(lambda: True)  # SQLite then rolls back instead
-    await asyncio.sleep(0.05)
+    await held_up(store)
     outsider.execute("COMMIT")
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(answer, StoreUnavailable) for answer in answers)
@@ -128,25 +128,23 @@ async def test_a_commit_that_fails_fails_all_of_its_group_and_stores_nothing(
     assert (await store.enqueue([NewJob(task="t")]))[0].created
 
 
-async def test_a_group_ends_when_it_is_old(store: SQLiteStore, outsider: apsw.Connection) -> None:
+async def test_a_group_ends_when_it_is_old(
+    store: SQLiteStore, outsider: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "GROUP_SECONDS", 0.0)
     commits = count_commits(store)
     outsider.execute("BEGIN IMMEDIATE")
-
-    def slow(db: Connection, now: int) -> None:
-        db.run(sql.PAUSE, ("q", 0))
-        time.sleep(writer.GROUP_SECONDS * 0.6)
-
-    calls = [store._write(slow) for _ in range(6)]
-    await asyncio.sleep(0.02)
+    calls = [store._write(lambda db, _: db.run(sql.PAUSE, ("q", 0))) for _ in range(6)]
+    await held_up(store)
     outsider.execute("COMMIT")
     await asyncio.gather(*calls)
-    assert len(commits) >= 3
+    assert len(commits) == 6
 
 
 async def test_what_was_cancelled_before_its_turn_is_not_done(store: SQLiteStore, outsider: apsw.Connection) -> None:
     outsider.execute("BEGIN IMMEDIATE")
     first = asyncio.ensure_future(store.enqueue([NewJob(task="first")]))
-    await asyncio.sleep(0.05)
+    await held_up(store)
     second = asyncio.ensure_future(store.enqueue([NewJob(task="second")]))
     await asyncio.sleep(0)
     second.cancel()

@@ -2,15 +2,15 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from dibs.job import NewJob
-from dibs.stores.sqlite import SQLiteStore
+from dibs.stores.sqlite import SQLiteStore, shortcut
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.writer import Writer
 
@@ -49,9 +49,22 @@ async def test_after_a_crowd_the_next_but_one_writes_by_itself_again(writer: Wri
     assert await writer.ask_briefly(thread) == threading.get_ident()
 
 
-async def test_after_something_slow_the_event_loop_is_spared(writer: Writer) -> None:
-    await writer.ask_briefly(lambda _db, _now: time.sleep(0.05))
+async def test_after_something_slow_the_event_loop_is_spared_for_a_while(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+
+    def take(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(shortcut, "time", SimpleNamespace(monotonic=lambda: now))
+    await writer.ask_briefly(lambda _db, _now: take(0.5))
     assert await writer.ask_briefly(thread) != threading.get_ident()
+    take(9.5)
+    assert await writer.ask_briefly(thread) != threading.get_ident()
+    take(1.0)
+    assert await writer.ask_briefly(thread) == threading.get_ident()
 
 
 async def test_a_lock_of_another_process_does_not_hold_up_the_event_loop(store: SQLiteStore, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from dibs.errors import ConfigurationError, Refused, SchemaError
 from dibs.job import NewJob
 from dibs.stores.sqlite import SQLiteStore, enqueue_in, enqueue_with, schema
+from tests.unit.sqlite import looked
 
 SRC = str(Path(schema.__file__).parents[3])
 LEASE = timedelta(seconds=60)
@@ -213,7 +214,7 @@ async def test_a_commit_wakes_a_waiting_worker_and_a_rollback_does_not(tmp_path:
     connection.execute("BEGIN IMMEDIATE")
     enqueue_in(connection, [NewJob(task="t")])
     connection.execute("ROLLBACK")
-    await asyncio.sleep(0.1)
+    await looked(store)
     assert not waiting.done()
     connection.execute("BEGIN IMMEDIATE")
     enqueue_in(connection, [NewJob(task="t")])

@@ -4,7 +4,8 @@ import asyncio
 import os
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from dibs.attempt import current
 from dibs.errors import ConfigurationError, SchemaError
 from dibs.job import Claim, NewJob, State
 from dibs.retry import Constant
+from dibs.store import Store
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
+from tests.unit.flying import Flight, flown
 from tests.unit.working import STORES, Shop, opened_shop, until
 
 NOW = Constant(0)
@@ -153,7 +156,8 @@ async def test_a_fixed_prefetch_is_kept() -> None:
     assert max(store.asked) == 15
 
 
-async def test_a_queue_full_of_jobs_of_unknown_tasks_is_not_asked_all_the_time() -> None:
+@flown
+async def test_a_queue_full_of_jobs_of_unknown_tasks_is_not_asked_all_the_time(flight: Flight) -> None:
     store = Watched()
     shop = Shop(lambda: store)
 
@@ -162,8 +166,8 @@ async def test_a_queue_full_of_jobs_of_unknown_tasks_is_not_asked_all_the_time()
 
     await store.enqueue([NewJob(task="unknown") for _ in range(10)])
     async with shop.working():
-        await asyncio.sleep(1.0)
-        assert store.claims < 15
+        await flight.fly(10)
+        assert 10 < store.claims < 100
         job = await shop.enqueue(known)
         await until(lambda: _succeeded(shop, job), 2)
 
@@ -172,7 +176,8 @@ async def _succeeded(shop: Shop, job: Any) -> bool:
     return (await shop.job(job)).state is State.SUCCEEDED
 
 
-async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once() -> None:
+@flown
+async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once(flight: Flight) -> None:
     store = Watched()
     shop = Shop(lambda: store)
     started = asyncio.Event()
@@ -182,14 +187,15 @@ async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once() -> None
         started.set()
 
     async with shop.working(queues=["default", "other"]):
-        await asyncio.sleep(0.5)
-        assert store.claims <= 4
+        await flight.fly(60)
+        assert 10 <= store.claims <= 20, "each queue once at first, and then every 7.5 to 10 seconds"
         await shop.enqueue(note, queue="other")
         await asyncio.wait_for(started.wait(), 2)  # the fallback alone would take 7.5 s or more
 
 
 async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_time(shop: Shop) -> None:
-    started, over = asyncio.Event(), False
+    started, over, asked = asyncio.Event(), False, set[str]()
+    shop.open_store = partial(_noting_claims, shop.open_store, asked)
 
     @shop.task
     async def again() -> None:
@@ -202,7 +208,7 @@ async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_t
         started.set()
 
     async with shop.working(queues=["high", "low"]) as worker:
-        await asyncio.sleep(0.1)  # both are found empty
+        await until(lambda: asked == {"high", "low"})  # both are found empty
         for _ in range(200):
             await shop.enqueue(again, queue="low")
         await until(lambda: worker.stats.succeeded > 500)
@@ -210,6 +216,21 @@ async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_t
         await asyncio.wait_for(started.wait(), 2)
         over = True
         await until(lambda: worker.stats.succeeded == worker.stats.started)
+
+
+def _noting_claims(open_store: Callable[[], Store], asked: set[str]) -> Store:
+    """A store that remembers which queues it was asked for and had nothing in."""
+    store = open_store()
+    claim = store.claim
+
+    async def noting(queue: str, *more: Any, **named: Any) -> list[Claim]:
+        claims = await claim(queue, *more, **named)
+        if not claims:
+            asked.add(queue)
+        return claims
+
+    store.claim = noting  # type: ignore[method-assign]
+    return store
 
 
 async def test_a_drain_on_a_clock_that_stands_still_ends() -> None:

@@ -18,7 +18,7 @@ from dibs.cli.reload import reloading
 from dibs.draining import held_back
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
-from dibs.worker import Stats, Worker, run_with_signals
+from dibs.worker import Worker, run_process
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
 OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
@@ -73,7 +73,7 @@ def work(**given: Any) -> None:
     worker = _worker(app, given)
     if given["drain"]:
         run(_reach(app))
-    stats = _run(worker)
+    stats = run_process(worker, loop_factory())
     if given["drain"]:
         _say_what_is_left(run(_held_back(app, worker)))
     if given["drain"] and given["as_json"]:
@@ -124,11 +124,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _run(worker: Worker) -> Stats:
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(run_with_signals(worker))
 
 
 # --- several, or again and again ----------------------------------------------------------------------------

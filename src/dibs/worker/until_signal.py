@@ -1,11 +1,14 @@
-"""A worker in a process of its own: SIGTERM and SIGINT stop it."""
+"""A worker in a process of its own: SIGTERM and SIGINT stop it, and nothing that a handler does."""
 
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from dibs.worker.log import log
 from dibs.worker.stats import Stats
 from dibs.worker.worker import Worker
 
@@ -38,3 +41,22 @@ async def run_with_signals(worker: Worker) -> Stats:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def run_process(worker: Worker, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Stats:
+    """As ``run_with_signals``, in a loop of its own: the whole life of a worker process.
+
+    A SystemExit or KeyboardInterrupt that leaves a task ends the loop that runs it, with every job on it. Handlers
+    are guarded against their own; what they start with ``create_task`` is not. So the loop is started again.
+    """
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        loop = runner.get_loop()
+        working = loop.create_task(run_with_signals(worker))
+        while True:
+            try:
+                return loop.run_until_complete(working)
+            except (SystemExit, KeyboardInterrupt) as problem:
+                if working.done() or signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                    raise  # its own, or Ctrl-C before anybody listened
+                said = f"{type(problem).__name__}({problem})"
+                log.error("%s: %s in a task that a handler started; going on", worker.name, said, exc_info=problem)

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
@@ -69,7 +70,7 @@ class Group(NamedTuple):
     last: bool
 
 
-class Hand:
+class Hand(ABC):
     """A thread that takes tickets one after the other. ``lock`` is held whenever it is inside SQLite."""
 
     most = 1
@@ -130,8 +131,9 @@ class Hand:
             found = self._desk.get()
         return Group(tickets, last=True)
 
+    @abstractmethod
     def _work(self, tickets: list[Ticket]) -> None:
-        raise NotImplementedError
+        """Do what the tickets ask for and deliver the answers."""
 
     def _do(self, ticket: Ticket) -> None:
         """Run the verb and keep what it answered."""
