@@ -91,6 +91,7 @@ ACTIONS = (
     *("start",) * 2,
     *("heartbeat",) * 2,
     *("settle_late_or_forged",) * 2,
+    "settle_when_the_lease_ends",
     *("change",) * 3,
     "change_a_flow",
     "ask_for_a_cancel",
