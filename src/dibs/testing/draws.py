@@ -96,12 +96,12 @@ ACTIONS = (
     "change_a_flow",
     "ask_for_a_cancel",
     "requeue_what_is_finished",
-    *("sweep",) * 2,
+    *("sweep",) * 3,
     "prune",
     "look",
     *("set_up_a_queue",) * 2,
     "limit",
-    "keep",
+    *("keep",) * 2,
 )
 """What happens in a story, as often as it is named."""
 
