@@ -83,7 +83,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
     def _add(self, job: Admitted, now: datetime) -> Enqueued:
         if job.id in self._jobs:
             return Enqueued(job.id, created=False)
-        holder = self._lane(job.queue).holder(job.key, now)
+        holder = None if job.key is None else self._lane(job.queue).holder(job.key, now)
         if holder is None:
             self._store(Record.of(job, now))
             return Enqueued(job.id, created=True)
@@ -247,7 +247,8 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
         record.state, record.run_at, record.locked_until = State.QUEUED, run_at, None
         self._held.pop(record.id, None)
         lane = self._lane(record.queue)
-        lane.take_key(record)
+        if record.key is not None:
+            lane.take_key(record)
         lane.look_at(record, run_at)
         self._wake(record.queue)
 
@@ -259,7 +260,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
     def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
         self._held.pop(record.id, None)
-        if not record.busy(now):
+        if record.key is not None and not record.busy(now):
             self._lanes[record.queue].free_key(record)
 
     # --- an operator's verbs --------------------------------------------------------------------------------
