@@ -141,8 +141,8 @@ class PostgresLimit(PostgresBareWay):
 class Textbook(PostgresBareWay):
     """The layout of the textbooks: a state column that the indexes know; a finished job stays where it is.
 
-    It has an index for each thing that dibs can find as well: what to claim, what has expired, what ended when. The
-    statements are planned as PostgreSQL plans them for everybody.
+    It has an index for each promise of dibs: what to claim, what has expired, one job a key, what ended how and when.
+    The statements are planned as PostgreSQL plans them for everybody.
     """
 
     name = "textbook"

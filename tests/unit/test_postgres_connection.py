@@ -251,6 +251,24 @@ async def test_a_store_can_be_closed_when_its_server_has_gone(server: PostgresSe
     await asyncio.to_thread(server.start)
 
 
+async def test_a_wait_that_is_cancelled_while_it_begins_to_listen_leaves_no_connection_open(
+    newest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def never(connection: Any, *_: object) -> None:
+        begun.put_nowait(connection)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("asyncpg.connection.Connection.add_listener", never)
+    async with opened(newest) as store:
+        waiting = asyncio.ensure_future(store.wait(["default"], PATIENCE))
+        connection = await asyncio.wait_for(begun.get(), 10)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert connection.is_closed()
+
+
 async def test_without_its_listener_a_store_is_woken_by_polling_and_then_listens_again(newest: str) -> None:
     listening = f"select pid {OTHERS} and query ilike 'listen%'"
     async with opened(newest) as store, opened(newest) as producer, connected(newest) as sql:

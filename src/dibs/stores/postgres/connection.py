@@ -137,7 +137,11 @@ async def connect(url: str, options: Options) -> Any:
 async def connect_listener(url: str, options: Options, channels: Iterable[str], heard: Callable[..., None]) -> Any:
     """A connection that listens on these channels."""
     connection = await connect(url, options)
-    async with speaking_dibs(url):
-        for channel in channels:
-            await connection.add_listener(channel, heard)
+    try:
+        async with speaking_dibs(url):
+            for channel in channels:
+                await connection.add_listener(channel, heard)
+    except BaseException:  # a wait that is cancelled here must not leave its connection open
+        connection.terminate()
+        raise
     return connection
