@@ -92,6 +92,13 @@ KNOWN_BY_STORIES = (
     "RequeueForgetsTheNeeds",
     "StepsAreAddedAfterTheEnd",
     "RankIsIgnored",
+    "WindowsEndWithTheirJob",
+    "DebounceWithoutCap",
+    "ReplaceTouchesRunningJobs",
+    "AgeingIsIgnored",
+    "OneLookForTheWholeCall",
+    "SlotsOfTheDeadAreLost",
+    "HeldBackJobsBlock",
 )
 
 

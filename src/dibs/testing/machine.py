@@ -21,6 +21,7 @@ from dibs.testing.clock import START
 from dibs.testing.draws import (
     ACTIONS,
     KINDS,
+    MICROSECOND,
     SECOND,
     VERBS,
     ageings,
@@ -39,6 +40,7 @@ from dibs.testing.draws import (
     shapes,
     some_limits,
     some_tasks,
+    uniques,
     workers,
 )
 from dibs.testing.labs.base import Lab
@@ -94,6 +96,16 @@ class Agreement(Story):
         jobs = [nth(self.made, n) for n in again if self.made]
         jobs += [self._new(**one) for one in draw(st.lists(requests, max_size=3))]
         self.tell("enqueue", jobs)
+
+    def ask_for_the_same_key(self, draw: Draw) -> None:
+        """Once or twice more, in one call; of a job that is still there, if one has a key."""
+        keyed = [job for job in self.jobs[::-1] if job.key is not None]
+        there = {"queue": "a", "key": "k1"}
+        if keyed:
+            job = nth(keyed, draw(number))
+            there = {"queue": job.queue, "key": job.key or ""}
+        wanted = draw(st.lists(st.tuples(requests, uniques), min_size=1, max_size=2))
+        self.tell("enqueue", [self._new(**one | there | {"unique": unique}) for one, unique in wanted])
 
     def _new(
         self,
@@ -153,6 +165,15 @@ class Agreement(Story):
             epoch = claim.epoch + draw(st.sampled_from((0, 0, 0, -1, 1)))
             worker = draw(st.sampled_from((claim.worker, claim.worker, "ann")))
             self.tell("settle", [Settlement(claim.id, epoch, worker, outcome)])
+
+    def settle_when_the_lease_ends(self, draw: Draw) -> None:
+        """To the microsecond, or just before it."""
+        ends = {job.id: job.locked_until for job in self.jobs if job.locked_until is not None}
+        held = [one for one in self.held if ends.get(one.id, self.clock.now) > self.clock.now + MICROSECOND]
+        if held:
+            claim = nth(held, draw(number))
+            self.move(ends[claim.id] - draw(st.sampled_from((0, 0, 1))) * MICROSECOND)
+            self.tell("settle", [claim.settled(draw(outcomes))])
 
     def ask_for_a_cancel(self, draw: Draw) -> None:
         if self.claims:
