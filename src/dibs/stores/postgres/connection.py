@@ -117,15 +117,7 @@ async def _connecting(url: str) -> AsyncIterator[None]:
 async def connect_pool(url: str, options: Options) -> Any:
     """A pool of up to ``options.pool`` connections; the first is opened now."""
     async with _connecting(url):
-        # A pool with a least size would go on connecting by itself while the server is away, and log each failure
-        # with its traceback. Who calls the store tries again anyway, and says so in a line.
-        pool = await asyncpg.create_pool(url, min_size=0, max_size=options.pool, reset=_no_reset, **arguments(options))
-        try:
-            await pool.release(await pool.acquire())
-        except BaseException:
-            pool.terminate()
-            raise
-        return pool
+        return await asyncpg.create_pool(url, min_size=1, max_size=options.pool, reset=_no_reset, **arguments(options))
 
 
 async def connect(url: str, options: Options) -> Any:
@@ -137,11 +129,11 @@ async def connect(url: str, options: Options) -> Any:
 async def connect_listener(url: str, options: Options, channels: Iterable[str], heard: Callable[..., None]) -> Any:
     """A connection that listens on these channels."""
     connection = await connect(url, options)
-    try:
-        async with speaking_dibs(url):
+    async with speaking_dibs(url):
+        try:
             for channel in channels:
                 await connection.add_listener(channel, heard)
-    except BaseException:  # a wait that is cancelled here must not leave its connection open
-        connection.terminate()
-        raise
+        except BaseException:  # a wait may be cancelled at any moment
+            connection.terminate()
+            raise
     return connection
