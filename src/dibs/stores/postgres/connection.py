@@ -117,7 +117,15 @@ async def _connecting(url: str) -> AsyncIterator[None]:
 async def connect_pool(url: str, options: Options) -> Any:
     """A pool of up to ``options.pool`` connections; the first is opened now."""
     async with _connecting(url):
-        return await asyncpg.create_pool(url, min_size=1, max_size=options.pool, reset=_no_reset, **arguments(options))
+        # A pool with a least size would go on connecting by itself while the server is away, and log each failure
+        # with its traceback. Who calls the store tries again anyway, and says so in a line.
+        pool = await asyncpg.create_pool(url, min_size=0, max_size=options.pool, reset=_no_reset, **arguments(options))
+        try:
+            await pool.release(await pool.acquire())
+        except BaseException:
+            pool.terminate()
+            raise
+        return pool
 
 
 async def connect(url: str, options: Options) -> Any:

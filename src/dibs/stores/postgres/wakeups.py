@@ -91,7 +91,8 @@ class Listener:
                     return frozenset(due)
                 with suppress(TimeoutError):
                     pause = POLL * random.uniform(0.8, 1.0)
-                    woken = await asyncio.wait_for(waiter.woken.get(), min(left, pause))
+                    async with asyncio.timeout(min(left, pause)):
+                        woken = await waiter.woken.get()
                     self._was_asked(worker)
                     return frozenset() if woken is None else frozenset({woken})
                 await self._listen()

@@ -56,7 +56,8 @@ class Waiting:
                     return frozenset(name.decode() for name in ready)
                 with suppress(TimeoutError):
                     shortly = max(pause / 1_000_000, _SHORTEST)
-                    await asyncio.wait_for(woken.wait(), min(left, shortly))
+                    async with asyncio.timeout(min(left, shortly)):
+                        await woken.wait()
         finally:
             del self._waiters[woken]
 

@@ -184,7 +184,8 @@ class SQLiteStore(BulkVerbs):
         waiter = Waiter(frozenset(queues), worker)
         opened.watcher.add(waiter)
         try:
-            return await asyncio.wait_for(waiter.future, seconds)
+            async with asyncio.timeout(seconds):  # wait_for can swallow a cancel on Python 3.11
+                return await waiter.future
         except TimeoutError:
             return frozenset()
         finally:
