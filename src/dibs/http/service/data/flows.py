@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from dibs.http.service.data.base import Given, Moment, Name, Value
 from dibs.job import FlowState, OnFailure, State
@@ -14,7 +14,7 @@ class ScheduleGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A schedule to store."""
 
     task: Name
-    args: dict[str, Any] = {}
+    args: dict[str, Any] = field(default_factory=dict)
     queue: Name | None = None
     priority: Annotated[int, Meta(ge=-32768, le=32767)] | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from dibs.http.service.data.base import Given, Ids, Moment, Name, Names, Value
 from dibs.job import State
@@ -153,7 +153,7 @@ class NewJobGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to enqueue. The task decides what is left out, if this program knows it."""
 
     task: Name
-    args: dict[str, Any] = {}
+    args: dict[str, Any] = field(default_factory=dict)
     queue: Name | None = None
     priority: Annotated[int, Meta(ge=-32768, le=32767)] | None = None
     run_at: Moment | None = None
