@@ -33,6 +33,7 @@ PORT = 8642
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Log in JSON, a line each.")
 def serve(
+    *,
     app: str | None,
     url: str | None,
     host: str,
