@@ -1,7 +1,6 @@
 """The audit trail: who did what, kept in the store."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -38,7 +37,7 @@ class Audit:
         store = await self._store()
         told = {"actor": actor, "action": action, "target": target[:1_000], "count": count, "reason": reason}
         named = None if batch is None else str(batch)
-        at = (await store.kept(["clock"])).now
+        at = (await store.kept(())).now
         await store.keep(AUDIT, {str(new_id()): {**told, "batch": named, "at": at.isoformat()}})
         self._written += 1
         if self._written % TRIMMED_EVERY == 0:
@@ -63,7 +62,3 @@ def _entry(name: str, value: object) -> AuditEntry | None:
         return msgspec.convert({**value, "id": name}, AuditEntry)  # type: ignore[dict-item]
     except (msgspec.ValidationError, TypeError):
         return None  # of another version
-
-
-def at(value: str) -> datetime:
-    return datetime.fromisoformat(value)
