@@ -1,6 +1,7 @@
 """A site on a real port, in a thread with a loop of its own, and clients of it."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,17 +40,15 @@ def client(site: object, secret: str | None = OPERATOR, **more: object) -> httpx
 def served(site: Site) -> Iterator[str]:
     """Its URL, while it is served."""
     config = uvicorn.Config(site, port=0, log_config=None, log_level="critical", timeout_graceful_shutdown=2)
-    server = uvicorn.Server(config)
     up = threading.Event()
 
-    async def run() -> None:
-        serving = asyncio.create_task(server.serve())
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
-        up.set()
-        await serving
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            up.set()
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    server = Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     up.wait(10)
     try:
