@@ -37,12 +37,7 @@ class Office:
         self.http = client(self.site)
 
     async def ask(self, method: str, path: str, body: Any = None, status: int = 200, **query: Any) -> Any:
-        given = {"params": query} if query else {}
-        answer = (
-            await self.http.request(method, path, json=body, **given)
-            if body is not None
-            else (await self.http.request(method, path, **given))
-        )
+        answer = await self.http.request(method, path, json=body, params=query or None)
         assert answer.status_code == status, answer.text
         return answer.json()
 

@@ -98,7 +98,7 @@ async def test_read_only_makes_readers_of_all(app: dibs.App) -> None:
 async def test_without_a_token_nothing_of_the_jobs_is_answered(app: dibs.App) -> None:
     for secret in (None, "wrong", "", "dibs_" + "x" * 2_000, "é\u0000"):
         stranger = client(site(app), None)
-        headers = {} if secret is None else {"Authorization": f"Bearer {secret}".encode()}
+        headers = {} if secret is None else {b"Authorization": f"Bearer {secret}".encode()}
         for path in [*document()["paths"], "/api/openapi.json", "/api", "/api/nothing", "/metrics"]:
             answer = await stranger.get(_path(path), headers=headers)
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from dibs.http.service.data import Batch, BatchGiven, BatchState, JobFilter, Ver
 from dibs.ids import new_id
 from dibs.job import Cancel, Change, Changed, Delete, Filter, Reprioritise, Requeue, Reschedule
 from dibs.limits import clean
-from dibs.redaction import Redaction
+from dibs.redaction import Redaction, text_without_secrets
 from dibs.store import Store
 
 BATCH = "batch"
@@ -245,16 +245,16 @@ class Batches:
                     break
             state, error = (BatchState.STOPPED if live.stop else BatchState.DONE), ""
         except DibsError as problem:
-            error = str(problem)
+            error = text_without_secrets(str(problem))
         finally:
             self._told(live, state=state, error=error or None, finished_at=self._clock())
             await self._end(live)
 
     async def _steps(self, given: BatchGiven, change: Change, redaction: Redaction) -> AsyncIterator[int]:
-        """Do it step by step; answers how many each changed. Newest first, so what is created meanwhile is left."""
+        """Do it step by step; answers how many each changed. What is created meanwhile is left alone."""
         store = await self._store()
         admin = Admin(store, self._clock)
-        which = search.store_filter(given.which, everything=given.everything)
+        which = _until((await store.kept(())).now, search.store_filter(given.which, everything=given.everything))
         matches = search.matcher(given.which)
         if matches is not None:
             async for jobs, _ in search.walk(store, _narrowed(which, change)):
@@ -320,6 +320,13 @@ def _check_confirmed(count: int, confirmed: int | None) -> None:
         return
     if confirmed is None or abs(confirmed - count) > max(10, count // 10):
         raise Unconfirmed(count, confirmed)
+
+
+def _until(now: datetime, which: Filter) -> Filter:
+    """Only jobs that were there already, by the store's own clock."""
+    end = now + timedelta(microseconds=1)
+    before = end if which.created_before is None else min(end, which.created_before)
+    return msgspec.structs.replace(which, created_before=before)
 
 
 def _narrowed(which: Filter, change: Change) -> Filter:
