@@ -5,7 +5,7 @@
     python bench/admin.py --jobs 10000
 
 Claims and settles a queue in another process, first alone, then while a batch cancels the jobs of another queue through
-the service. Says how fast the claims were, how far the memory of the server grew, and whether the counts are right. Ends
+the service. Says how fast claims were, how far the memory of the server grew, and whether the counts are right. Ends
 with 1 if claims fell below 80 %, the memory grew by more than 64 MiB, or a number is wrong.
 """
 

@@ -21,7 +21,7 @@ def declare(app: dibs.App) -> dict[str, Any]:
     return {"add": add, "pay": pay}
 
 
-def fill(app: dibs.App, url: str = "") -> None:
+def fill(app: dibs.App) -> None:
     """From another thread than the server's."""
     tasks = declare(app)
 
