@@ -1,57 +1,41 @@
 """Taking jobs out of the line, and what becomes of those whose time is over."""
 
-from typing import NamedTuple
-
 from dibs import limits as rules
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.flows import needs_of
 from dibs.stores.sqlite.rows import Attempt, Taken, blamed
-from dibs.stores.sqlite.walking import Walk, Wanted, verdict
+from dibs.stores.sqlite.walking import PLACE, Walk, Wanted, verdict
 
 _FLOW = 10
 """Where the rows of take.sql have the flow."""
 
 
-class Look(NamedTuple):
-    """The columns of look.sql."""
-
-    paused: int
-    lifo: int
-    ageing: int | None
-    unseen: int
-    expired: int
-    expiring: int
-    limited: int
-    aside: int
-    priority: int | None
-
-
 def claim(db: Connection, wanted: Wanted, now: int) -> Taken:
     """Take the first jobs of the queue. Where nothing has to be judged, priority by priority, all at once."""
-    look = Look(*db.rows(sql.LOOK, (wanted.queue, now))[0])
-    if look.paused:
+    paused, lifo, ageing, expired, late, limited, aside, priority = db.rows(sql.LOOK, (wanted.queue, now))[0]
+    if paused:
         rows = []
-    elif look.unseen or look.expired or look.expiring or look.limited or look.aside or look.ageing is not None:
-        rows = _with_care(db, wanted, look, now)
+    elif expired or late or limited or aside or ageing is not None:
+        rows = Walk(db, wanted, now, lifo=lifo, ageing=ageing).take(expired=expired, late=late, aside=aside)
     else:
-        rows = _at_once(db, wanted, look, now)
+        rows = _at_once(db, wanted, lifo, priority, now)
     steps = [row[1] for row in rows if row[_FLOW] is not None]
     return Taken(rows, now + wanted.lease, needs_of(db, steps) if steps else {})
 
 
-def _at_once(db: Connection, wanted: Wanted, look: Look, now: int) -> list[Row]:
+def _at_once(db: Connection, wanted: Wanted, lifo: int, priority: int | None, now: int) -> list[Row]:
     """Step from priority to priority that has due jobs, taking the first ones of each."""
     taken: list[Row] = []
-    left, priority = wanted.limit, look.priority
+    left = wanted.limit
     while priority is not None:
         rows = db.rows(
-            sql.TAKE[look.lifo],
-            (wanted.queue, priority, now, left, wanted.tasks, wanted.worker, now + wanted.lease),
+            sql.TAKE[lifo],
+            (wanted.queue, priority, now, left, wanted.tasks, wanted.worker, now + wanted.lease, 0),
         )
         if len(rows) > 1:
-            rows.sort(key=_place, reverse=bool(look.lifo))
+            rows.sort(key=PLACE, reverse=bool(lifo))
         taken += rows
         left -= len(rows)
         if not left:
@@ -59,21 +43,6 @@ def _at_once(db: Connection, wanted: Wanted, look: Look, now: int) -> list[Row]:
         found = db.rows(sql.NEXT_PRIORITY, (wanted.queue, priority, now))
         priority = found[0][0] if found else None
     return taken
-
-
-def _place(row: Row) -> Row:
-    return row[:2]
-
-
-def _with_care(db: Connection, wanted: Wanted, look: Look, now: int) -> list[Row]:
-    """One by one, in the order of the queue."""
-    if look.unseen:
-        db.run(sql.LINE_UP, (wanted.queue, now))
-    walk = Walk(db, wanted, now, lifo=look.lifo, ageing=look.ageing)
-    walk.overdue = bool(look.unseen or look.expired or look.expiring)
-    if look.aside:
-        walk.bring_back()
-    return walk.take()
 
 
 def sweep(db: Connection, limit: int, now: int) -> int:

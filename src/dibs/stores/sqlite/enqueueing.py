@@ -33,17 +33,23 @@ def _params(job: Admitted, now: int) -> tuple[Any, ...]:
 
 
 def enqueue(db: Connection, jobs: Sequence[Admitted], now: int) -> list[Enqueued]:
-    """All at once if none is known and no key is busy, which is nearly always so; otherwise one by one."""
+    """All at once; then, for those that were kept out, one by one, what is there in their place."""
     if len(jobs) == 1:
         created = db.run(sql.ENQUEUE_ALL, _params(jobs[0], now)) == 1
         return [Enqueued(jobs[0].id, True) if created else _there(db.rows, jobs[0], now)]
-    db.rows("SAVEPOINT dibs_all")
+    newest = db.rows(sql.NEWEST_ROW)[0]
     if db.run_all(sql.ENQUEUE_ALL, [_params(job, now) for job in jobs]) == len(jobs):
-        db.rows("RELEASE dibs_all")
         return [Enqueued(job.id, True) for job in jobs]
-    db.rows("ROLLBACK TO dibs_all")
-    db.rows("RELEASE dibs_all")
-    return enqueue_each(db.rows, jobs, now)
+    # What a job that was kept out does to the one that is there lets no other in, so it can be done afterwards.
+    stored = {row[0] for row in db.rows(sql.STORED_SINCE, newest)}
+    answers = []
+    for job in jobs:
+        if job.id.bytes in stored:
+            stored.remove(job.id.bytes)
+            answers.append(Enqueued(job.id, True))
+        else:
+            answers.append(_there(db.rows, job, now))
+    return answers
 
 
 def enqueue_each(execute: Execute, jobs: Sequence[Admitted], now: int) -> list[Enqueued]:

@@ -6,6 +6,7 @@ and written all at once, so it costs little more than taking them blindly.
 
 from collections.abc import Iterator
 from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -17,16 +18,18 @@ from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.rooms import Rooms
 from dibs.stores.sqlite.rows import Attempt, Standing, blamed
 
+PLACE = itemgetter(0, 1)
+"""Where a row of take.sql stands in its priority."""
 PATIENCE = 50
 """A claim that is held back more often than this sets aside what it passed."""
 MOST_ASIDE = 1_000
-"""So many are set aside by one claim; what else is full it passes without looking."""
+"""So many are set aside by one claim. What else is full it passes without looking, unless there are jobs to end."""
 _AT_ONCE = 20
 """Where jobs of several priorities take turns, so many of each are read at first."""
 
-_FIRST = ((-(2**63), b""), (2**63 - 1, b"\xff" * 17))
-"""Before all places: in a fifo queue, in a lifo one."""
-_BEFORE_ALL = rules.PRIORITIES[0] - 1
+_BEFORE_ALL = (-(2**63), b"")
+_AFTER_ALL = b"\xff" * 17
+_MOST_URGENT = rules.PRIORITIES[0] - 1
 
 
 class Wanted(NamedTuple):
@@ -63,33 +66,61 @@ class Walk:
         self._held: list[int] = []
         self._shaken: set[bytes] = set()
         """Flows that a step of has ended: their other steps may not be any more what was read of them."""
-        self.overdue = False
+        self._overdue = False
         """There may be jobs that have to end."""
 
-    def take(self) -> list[Row]:
-        """Claim what there is and there is room for; gives what take.sql gives."""
+    def take(self, *, expired: int, late: int, aside: int) -> list[Row]:
+        """Claim what there is and there is room for; gives what take.sql gives.
+
+        Told whether there are jobs whose leases expired, that must not start any more, that were set aside.
+        """
+        if expired:
+            self._db.run(sql.LINE_UP, (self._wanted.queue, self._now))
+        self._overdue = bool(expired or late)
+        if aside:
+            self._bring_back()
+        if self._ageing is None and not self._overdue:
+            self._take_together()
         queue = self._rooms.queue
-        for job in self._line():
-            self._judge(job)
-            if len(self._taken) == self._wanted.limit or (queue is not None and queue.free <= 0):
-                break
+        if self._left() > 0:
+            for job in self._line():
+                self._judge(job)
+                if self._left() <= 0:
+                    break
         self._write()
-        if self.overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
+        if self._overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
             self._end_overdue()
         self._rooms.close()
         if len(self._held) > PATIENCE:
             self._db.run_all(sql.SET_ASIDE, [(row,) for row in self._held[:MOST_ASIDE]])
         return self._taken
 
+    def _take_together(self) -> None:
+        """As long as there is room for all that come next, take them at once, priority by priority."""
+        db, wanted, now, alike = self._db, self._wanted, self._now, self._rooms.alike
+        priority = self._behind(_MOST_URGENT)
+        while priority is not None and (left := self._left()) > 0:
+            which = (wanted.queue, priority, now, left, wanted.tasks)
+            if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], which)):
+                return
+            rows = db.rows(sql.TAKE[self._lifo], (*which, wanted.worker, now + wanted.lease, not alike))
+            if alike and self._rooms.queue is not None:
+                self._rooms.queue.take(len(rows))
+            rows.sort(key=PLACE, reverse=bool(self._lifo))
+            self._taken += rows
+            priority = self._behind(priority) if len(rows) < left else None
+
+    def _left(self) -> int:
+        """How many more may be taken, as far as the call and the queue are concerned."""
+        left, queue = self._wanted.limit - len(self._taken), self._rooms.queue
+        return left if queue is None else min(left, queue.free)
+
     # --- the line -------------------------------------------------------------------------------------------
 
     def _line(self) -> Iterator[Standing]:
         """Due jobs, queued or with expired leases, in the order of the queue."""
-        queue = self._rooms.queue
-        if queue is not None and queue.free <= 0:
-            return
         if self._ageing is None:
-            priority = self._behind(_BEFORE_ALL)
+            priority = self._behind(_MOST_URGENT)
             while priority is not None:
                 yield from self._lane(priority, self._wanted.limit)
                 priority = self._behind(priority)
@@ -107,13 +138,13 @@ class Walk:
 
     def _lane(self, priority: int, size: int) -> Iterator[Standing]:
         """The jobs of one priority, page by page; what came to the line before the last one read is not looked for."""
-        wanted, place = self._wanted, _FIRST[self._lifo]
+        wanted, place = self._wanted, (self._now, _AFTER_ALL) if self._lifo else _BEFORE_ALL
         while True:
             params: Row = (wanted.queue, priority, self._now, *place, wanted.tasks, size)
-            if len(self._held) < MOST_ASIDE:
+            if self._overdue or len(self._held) < MOST_ASIDE:
                 rows = self._db.rows(sql.WALK[self._lifo], params)
             else:
-                full = (_json(self._rooms.full("task")), _json(self._rooms.full("key")), self.overdue)
+                full = (_json(self._rooms.full_tasks()), _json(self._rooms.full_keys()))
                 rows = self._db.rows(sql.WALK_ON[self._lifo], (*params, *full))
             yield from map(Standing._make, rows)
             if len(rows) < size:
@@ -134,11 +165,10 @@ class Walk:
                     self._held.append(job.row)
                 return
         for gauge in gauges:
-            gauge.take()
+            gauge.take(1)
         errors = None if job.locked_until is None else blamed(job.attempt(), self._now, rules.LEASE_EXPIRED)
-        counted = int(self._rooms.counted(job.task))
         self._unwritten.append(
-            (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, counted)
+            (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, bool(gauges))
         )
         self._taken.append(job.taken())
 
@@ -184,10 +214,10 @@ class Walk:
 
     # --- what was set aside ---------------------------------------------------------------------------------
 
-    def bring_back(self) -> None:
+    def _bring_back(self) -> None:
         """Put as many of the jobs that were set aside back into the line as there is room for, and those that end."""
         wanted, db = self._wanted, self._db
-        if self.overdue:
+        if self._overdue:
             db.run(sql.BRING_BACK_OVERDUE, (wanted.queue, self._now))
         tasks = None if wanted.tasks is None else set(msgspec.json.decode(wanted.tasks))
         for line, priority, task, limit_key in db.rows(sql.CLASSES, (wanted.queue,)):

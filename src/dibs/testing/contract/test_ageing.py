@@ -76,7 +76,7 @@ async def test_extreme_priorities_and_times_are_counted_exactly(store: Store, la
     early = datetime(1970, 1, 1, tzinfo=lab.now.tzinfo)
     far = lab.now.replace(year=2200)
     await lab.set_clock(far)
-    moments = (early, early + MICROSECOND, lab.now, far - MICROSECOND, far)
+    moments = (far, far - MICROSECOND, early + MICROSECOND, early)  # the later one has the smaller id
     priorities = (-32768, -32767, 0, 32767)
     await store.enqueue([new(priority=priority, run_at=run_at) for priority in priorities for run_at in moments])
     assert await taken(store) == aged(await every_job(store), ageing)

@@ -134,10 +134,9 @@ async def test_a_slot_is_free_however_a_job_ends_its_run(store: Store, lab: Lab,
     claim = await take_one(store)
     assert (claim.id, await taken(store)) == (first, [])
     await WAYS_OUT[way](store, lab, claim)
-    await store.reschedule(only(first), lab.now + 60 * SECOND)
-    await store.cancel(only(first), force=True)
     assert [await running(store, scope, second) for scope in (QUEUE, EACH_KEY, TASK)] == [0, 0, 0]
-    assert await taken(store) == [second]
+    is_due_again = way in {"release", "expired lease", "sweep"}
+    assert await taken(store) == [first if is_due_again else second]
     assert [await running(store, scope, second) for scope in (QUEUE, EACH_KEY, TASK)] == [1, 1, 1]
 
 

@@ -5,7 +5,7 @@
 -- it is running and a claim has seen that its lease expired. "line" is empty for the queue's own line. A job that a limit
 -- holds back, and that claims passed too often, stands in another: that of its task and limit key. "flow" and "step" are
 -- set for steps of flows alone, "unmet" counts the steps that a waiting one still needs. "limit_key" is empty for none.
--- "counted" is 1 if its task had a limit when the job was claimed, or got one while it was running.
+-- "counted" is 1 if the job came under a limit when it was claimed, or since while it was running.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -46,18 +46,13 @@ CREATE INDEX dibs_ready ON dibs_jobs (queue, line, priority, run_at, id, task, l
 -- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
 CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
 
--- How many jobs of a limit key are running.
-CREATE INDEX dibs_key_leases ON dibs_jobs (queue, limit_key, locked_until)
-WHERE limit_key <> '' AND locked_until IS NOT NULL;
+-- How many jobs of a limit key, or of a task, are running: of those that come under limits.
+CREATE INDEX dibs_counted ON dibs_jobs (queue, limit_key, locked_until, task)
+WHERE counted = 1 AND locked_until IS NOT NULL;
 
--- How many jobs of a task that has a limit are running.
-CREATE INDEX dibs_task_leases ON dibs_jobs (task, locked_until) WHERE counted = 1 AND locked_until IS NOT NULL;
-
--- Jobs in line that must not start any more from some moment on: the claim and the sweep.
-CREATE INDEX dibs_expiring ON dibs_jobs (queue, expires_at, id) WHERE expires_at IS NOT NULL AND ready = 1;
-
--- Jobs that need others first: counted by queue.
-CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
+-- Jobs that must not start any more from some moment on: the claim and the sweep. And jobs that need others first: counted
+-- by queue. Both are rare, and every index costs each job a little, so they share one.
+CREATE INDEX dibs_special ON dibs_jobs (state, queue, expires_at, id) WHERE expires_at IS NOT NULL OR state = 'waiting';
 
 -- At most one unfinished job for each key of a queue.
 CREATE UNIQUE INDEX dibs_keys ON dibs_jobs (queue, key) WHERE key IS NOT NULL;

@@ -6,10 +6,16 @@ WITH RECURSIVE class (first) AS (
         ORDER BY line, priority LIMIT 1
     )
     UNION ALL
-    SELECT (
-        SELECT rowid FROM dibs_jobs INDEXED BY dibs_ready
-        WHERE ready = 1 AND queue = ?1 AND (line, priority) > (here.line, here.priority)
-        ORDER BY line, priority LIMIT 1
+    SELECT coalesce(
+        (
+            SELECT rowid FROM dibs_jobs INDEXED BY dibs_ready
+            WHERE ready = 1 AND queue = ?1 AND line = here.line AND priority > here.priority
+            ORDER BY priority LIMIT 1
+        ),
+        (
+            SELECT rowid FROM dibs_jobs INDEXED BY dibs_ready WHERE ready = 1 AND queue = ?1 AND line > here.line
+            ORDER BY line, priority LIMIT 1
+        )
     )
     FROM class CROSS JOIN dibs_jobs AS here ON here.rowid = class.first
 )

@@ -1,10 +1,10 @@
 -- The queues that have jobs in line with an end to their time.
 WITH RECURSIVE here (queue) AS (
-    SELECT min(queue) FROM dibs_jobs INDEXED BY dibs_expiring WHERE expires_at IS NOT NULL AND ready = 1
+    SELECT min(queue) FROM dibs_jobs INDEXED BY dibs_special WHERE state = 'queued' AND expires_at IS NOT NULL
     UNION ALL
     SELECT (
-        SELECT min(queue) FROM dibs_jobs INDEXED BY dibs_expiring
-        WHERE expires_at IS NOT NULL AND ready = 1 AND queue > here.queue
+        SELECT min(queue) FROM dibs_jobs INDEXED BY dibs_special
+        WHERE state = 'queued' AND expires_at IS NOT NULL AND queue > here.queue
     )
     FROM here WHERE here.queue IS NOT NULL
 )

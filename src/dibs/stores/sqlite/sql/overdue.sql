@@ -6,7 +6,7 @@ FROM dibs_jobs
 WHERE rowid IN (
     SELECT rowid FROM dibs_jobs INDEXED BY dibs_leases WHERE queue = ?1 AND ready = 1 AND locked_until <= ?2
     UNION
-    SELECT rowid FROM dibs_jobs INDEXED BY dibs_expiring WHERE queue = ?1 AND expires_at <= ?2 AND ready = 1
+    SELECT rowid FROM dibs_jobs INDEXED BY dibs_special WHERE state = 'queued' AND queue = ?1 AND expires_at <= ?2
 )
     AND run_at <= ?2
     AND (locked_until IS NULL OR locked_until <= ?2)
