@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: a pool that costs no extra round trip, and errors in the words of dibs."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -126,9 +126,10 @@ async def connect(url: str, options: Options) -> Any:
         return await asyncpg.connect(url, **arguments(options))
 
 
-async def connect_listener(url: str, options: Options, channel: str, heard: Callable[..., None]) -> Any:
-    """A connection that listens on a channel."""
+async def connect_listener(url: str, options: Options, channels: Iterable[str], heard: Callable[..., None]) -> Any:
+    """A connection that listens on these channels."""
     connection = await connect(url, options)
     async with speaking_dibs(url):
-        await connection.add_listener(channel, heard)
+        for channel in channels:
+            await connection.add_listener(channel, heard)
     return connection

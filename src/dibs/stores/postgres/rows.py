@@ -21,6 +21,7 @@ from dibs.job import (
     State,
     WorkerInfo,
 )
+from dibs.scope import Limit, LimitUse, Rate, Scope
 
 _decode = msgspec.json.decode
 _errors = msgspec.json.Decoder(tuple[AttemptError, ...]).decode
@@ -69,9 +70,23 @@ def counts(row: Any) -> QueueCounts:
         queue=row["queue"],
         paused=row["paused"],
         order=Order.LIFO if row["lifo"] else Order.FIFO,
+        ageing=row["ageing"],
         states={state: row[state.value] for state in State},
         scheduled=row["scheduled"],
         oldest_due=row["oldest_due"],
+    )
+
+
+def use(row: Any) -> LimitUse:
+    """A row of ``dibs.limits()``."""
+    rate = None if row["starts"] is None else Rate(row["starts"], row["per"])
+    return LimitUse(
+        scope=Scope(queue=row["queue"], task=row["task"], each_key=row["each_key"]),
+        limit=Limit(concurrency=row["concurrency"], rate=rate),
+        rank=row["rank"],
+        key=row["key"],
+        running=row["running"],
+        next_start=row["next_start"],
     )
 
 

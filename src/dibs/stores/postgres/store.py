@@ -21,7 +21,7 @@ from dibs.job import (
     Job,
     Kept,
     NewJob,
-    Order,
+    OnConflict,
     Page,
     QueueCounts,
     Report,
@@ -33,7 +33,7 @@ from dibs.job import (
     WorkerInfo,
 )
 from dibs.keepable import keepable
-from dibs.limits import Limits, Settled
+from dibs.limits import Admitted, Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
@@ -42,11 +42,13 @@ from dibs.stores.postgres.connection import connect_listener, connect_pool, spea
 from dibs.stores.postgres.flows import FlowVerbs, steps_json
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
-from dibs.stores.postgres.wakeups import CHANNEL, Heard, Listener, Waker
+from dibs.stores.postgres.queues import QueueVerbs
+from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
-_ENQUEUE = "select id, created from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _CLAIM = "select * from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_LOCK = "select dibs.claim_lock($1, $2, $3)"
+_LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
 _TAKE = "select * from dibs.claim_take($1, $2, $3)"
 _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
@@ -57,7 +59,7 @@ _PULSES = {pulse.value: pulse for pulse in Pulse}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
-class PostgresStore(FlowVerbs, BulkVerbs):
+class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
     """Jobs in PostgreSQL 13 or newer."""
 
     def __init__(self, url: str) -> None:
@@ -92,13 +94,13 @@ class PostgresStore(FlowVerbs, BulkVerbs):
             await self._pool.close()
             self._pool = None
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
-        return await self._listener.wait(queues, timeout)
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
+        return await self._listener.wait(queues, timeout, worker)
 
     async def _connect_listener(self, heard: Heard) -> Any:
         if self._options.pooler == "transaction":
             return None
-        return await connect_listener(self._url, self._options, CHANNEL, heard)
+        return await connect_listener(self._url, self._options, CHANNELS, heard)
 
     async def _due(self, queues: Sequence[str]) -> set[str]:
         return {row[0] for row in await self._fetch("select dibs.due($1)", list(queues))}
@@ -126,9 +128,10 @@ class PostgresStore(FlowVerbs, BulkVerbs):
             return []
         queues = {job.queue for job in admitted}
         at_once = self._waker.at_once(queues)
-        with self._places.unsettled(any(job.run_at is not None for job in admitted)):
+        extras = _extras(admitted)
+        with self._places.unsettled(any(map(_may_overtake, admitted))):
             answers = await self._fetch(
-                _ENQUEUE,
+                _ENQUEUE_ALL if extras else _ENQUEUE,
                 [job.id for job in admitted],
                 [job.queue for job in admitted],
                 [job.task for job in admitted],
@@ -139,10 +142,11 @@ class PostgresStore(FlowVerbs, BulkVerbs):
                 [job.key for job in admitted],
                 [job.meta for job in admitted],
                 at_once,
+                *extras,
             )
         if not at_once:
             self._waker.soon(queues)
-        return [Enqueued(id_, created) for id_, created in answers]
+        return [Enqueued(id_, created, changed) for id_, created, changed in answers]
 
     async def claim(
         self,
@@ -171,7 +175,7 @@ class PostgresStore(FlowVerbs, BulkVerbs):
         async with speaking_dibs(self._url), self._pool.acquire() as connection, connection.transaction():
             wanted = limit
             while wanted:
-                locked = await connection.fetchval(_LOCK, queue, wanted, tasks)
+                locked = await connection.fetchval(_LOCK, queue, wanted, tasks, before is None)
                 if not locked or locked == before:  # the same again: steps that end as soon as their flow is free
                     break
                 before = locked
@@ -276,19 +280,6 @@ class PostgresStore(FlowVerbs, BulkVerbs):
         [[number]] = await self._fetch(statement, *arguments)
         return int(number)
 
-    # --- queues ---------------------------------------------------------------------------------------------
-
-    async def pause(self, queue: str) -> None:
-        await self._fetch("select dibs.pause($1)", rules.name(queue, "queue"))
-
-    async def resume(self, queue: str) -> None:
-        await self._fetch("select dibs.resume($1)", rules.name(queue, "queue"))
-
-    async def configure(self, queue: str, *, order: Order) -> None:
-        lifo = rules.order(order) is Order.LIFO
-        with self._places.unsettled():
-            await self._fetch("select dibs.configure($1, $2)", rules.name(queue, "queue"), lifo)
-
     # --- what is no job -------------------------------------------------------------------------------------
 
     async def keep(self, kind: str, values: Mapping[str, Mapping[str, Any] | None], *, rank: int = 0) -> None:
@@ -298,6 +289,33 @@ class PostgresStore(FlowVerbs, BulkVerbs):
     async def kept(self, kinds: Sequence[str]) -> Kept:
         asked = rules.names(kinds, "kind") or ()
         return rows.kept(await self._fetch("select * from dibs.kept($1)", list(asked)), asked)
+
+
+def _may_overtake(job: Admitted) -> bool:
+    """Whether it may come to stand before jobs that were there, itself or the one that it changes."""
+    return job.run_at is not None or job.on_conflict is not OnConflict.EXISTING
+
+
+def _is_plain(job: Admitted) -> bool:
+    return (
+        job.expires_at is None
+        and job.limit_key is None
+        and job.unique_for is None
+        and job.on_conflict is OnConflict.EXISTING
+    )
+
+
+def _extras(jobs: Sequence[Admitted]) -> tuple[list[Any], ...]:
+    """The last arguments of ``dibs.enqueue_arrays``; none if no job says anything that most leave out."""
+    if all(map(_is_plain, jobs)):
+        return ()
+    return (
+        [job.expires_at for job in jobs],
+        [job.limit_key for job in jobs],
+        [job.unique_for for job in jobs],
+        [job.on_conflict.value for job in jobs],
+        [job.max_delay for job in jobs],
+    )
 
 
 def _change_call(change: Change) -> tuple[str, tuple[Any, ...]]:

@@ -17,9 +17,9 @@ from dibs.limits import Limits
 from dibs.stores.postgres import flows
 
 # The braces are for the one argument, written as the driver wants it.
-_ENQUEUE = "select id, created from dibs.enqueue_many({})"
+_ENQUEUE = "select id, created, changed from dibs.enqueue_many({})"
 _START = """
-select started.id, started.created from (select {} as flow) as given cross join lateral dibs.start_flow(
+select started.id, started.created, false from (select {} as flow) as given cross join lateral dibs.start_flow(
     flow ->> 'name', flow -> 'steps', flow ->> 'on_failure', flow -> 'meta', cast(flow ->> 'id' as uuid)
 ) as started
 """
@@ -125,7 +125,9 @@ def _raw(text: str) -> msgspec.Raw:
 
 
 def _answers(found: Any) -> list[Enqueued]:
-    return [Enqueued(id_ if isinstance(id_, UUID) else UUID(str(id_)), created) for id_, created in found]
+    return [
+        Enqueued(id_ if isinstance(id_, UUID) else UUID(str(id_)), created, changed) for id_, created, changed in found
+    ]
 
 
 def _translated(problem: BaseException) -> DibsError | None:

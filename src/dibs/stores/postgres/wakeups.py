@@ -11,6 +11,10 @@ from typing import Any
 from dibs.errors import StoreUnavailable
 
 CHANNEL = "dibs"
+"""Its payload is the name of a queue that may have due work."""
+ASKED = "dibs_asked"
+"""Its payload is the name of a worker of whose claims one is to end."""
+CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
 GAP = 0.005
@@ -70,38 +74,60 @@ class Listener:
         self._connection: Any = None
         self._lock = asyncio.Lock()
         self._waiters: set[_Waiter] = set()
+        # Each worker that has waited here, and whether one of its claims may have been asked to end since it was told.
+        self._asked: dict[str, bool] = {}
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
-        """Return those of the queues that may have due work, as soon as one may."""
-        waiter = _Waiter(frozenset(queues))
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
+        """Return those of the queues that may have due work, as soon as one may, or as soon as the worker is asked."""
+        waiter = _Waiter(frozenset(queues), worker)
         self._waiters.add(waiter)
         deadline = time.monotonic() + timeout.total_seconds()
         try:
             await self._listen()
             while True:
-                due = await self._probe(queues)
+                due = await self._probe(queues) if queues else set()
                 left = deadline - time.monotonic()
-                if due or left <= 0:
+                if due or left <= 0 or self._was_asked(worker):
                     return frozenset(due)
                 with suppress(TimeoutError):
                     pause = POLL * random.uniform(0.8, 1.0)
-                    return frozenset({await asyncio.wait_for(waiter.woken.get(), min(left, pause))})
+                    woken = await asyncio.wait_for(waiter.woken.get(), min(left, pause))
+                    self._was_asked(worker)
+                    return frozenset() if woken is None else frozenset({woken})
                 await self._listen()
         finally:
             self._waiters.discard(waiter)
+
+    def _was_asked(self, worker: str | None) -> bool:
+        """Whether the worker was asked since it was last told; now it is told."""
+        if worker is None:
+            return False
+        asked = self._asked.get(worker, False)
+        self._asked[worker] = False
+        return asked
 
     async def _listen(self) -> None:
         """Have a connection that listens. Where there cannot be one, polling has to do."""
         async with self._lock:
             if self._connection is not None and not self._connection.is_closed():
                 return
+            if self._connection is not None:
+                # What was said while nobody listened is not known.
+                self._asked = dict.fromkeys(self._asked, True)
             with suppress(StoreUnavailable):
                 self._connection = await self._connect(self._heard)
 
-    def _heard(self, connection: object, pid: int, channel: str, queue: object) -> None:
-        for waiter in self._waiters:
-            if queue in waiter.queues:
-                waiter.woken.put_nowait(str(queue))
+    def _heard(self, connection: object, pid: int, channel: str, name: object) -> None:
+        if channel == ASKED:
+            if name in self._asked:
+                self._asked[str(name)] = True
+            for waiter in self._waiters:
+                if waiter.worker == name:
+                    waiter.woken.put_nowait(None)
+        else:
+            for waiter in self._waiters:
+                if name in waiter.queues:
+                    waiter.woken.put_nowait(str(name))
 
     async def close(self) -> None:
         """Stop listening."""
@@ -112,6 +138,8 @@ class Listener:
 
 
 class _Waiter:
-    def __init__(self, queues: frozenset[str]) -> None:
+    def __init__(self, queues: frozenset[str], worker: str | None) -> None:
         self.queues = queues
-        self.woken: asyncio.Queue[str] = asyncio.Queue()
+        self.worker = worker
+        # The queue that may have work; None if it is about the worker.
+        self.woken: asyncio.Queue[str | None] = asyncio.Queue()

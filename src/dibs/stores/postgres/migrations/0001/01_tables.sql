@@ -10,7 +10,8 @@ create table dibs.migration (
 create table dibs.queue (
     name text collate "C" primary key,
     paused boolean not null default false,
-    lifo boolean not null default false
+    lifo boolean not null default false,
+    ageing interval                        -- how long a due job waits to be worth one priority more; null: for ever
 );
 
 create table dibs.worker (
@@ -62,6 +63,9 @@ create table dibs.job (
     meta json not null,
     errors json,
     report jsonb,                          -- what the handler last said; in no index, so that saying it is a HOT update
+    unique_until timestamptz,              -- its key is busy until then, even if it is finished
+    expires_at timestamptz,                -- no attempt is started from then on
+    limit_key text collate "C",            -- whose job it is, for limits of each key
     needs text[] collate "C",              -- the steps that it needs, by name, and their ids
     need_ids uuid[],
     inputs json                            -- their results, by name; of a waiting step only those that are kept nowhere else
@@ -82,6 +86,55 @@ create unique index job_key on dibs.job (queue, key) where key is not null;
 create index job_flow on dibs.job (flow) where flow is not null;
 -- Serves dibs.claim_next_step: steps of every queue, the longest due first.
 create index job_step on dibs.job (run_at, id) where flow is not null and unmet = 0;
+
+-- Serves dibs.sweep: what is not to be started any more.
+create index job_expiry on dibs.job (expires_at, id) where expires_at is not null and unmet = 0;
+
+-- Keys that are busy although their job may be finished: looked at by enqueues of jobs with a key. A row says something
+-- only while its job is there; dibs.prune drops those that are over.
+create table dibs.key_window (
+    queue text collate "C",
+    key text collate "C",
+    job uuid,
+    until timestamptz not null,
+    primary key (queue, key, job)
+);
+-- Serves dibs.prune.
+create index key_window_until on dibs.key_window (until);
+
+-- Limits: of a queue, of each key of a queue, of a task. Its row is the lock: whoever claims under a limit holds it, and
+-- writes what it has taken to the two tables below.
+create table dibs.scope (
+    kind text collate "C" check (kind in ('queue', 'key', 'task')),
+    name text collate "C",
+    rank bigint not null,
+    concurrency integer,
+    starts integer,                        -- a rate: so many starts in so much time, one and the next so far apart
+    per interval,
+    apart interval,
+    primary key (kind, name)
+);
+
+-- What is used of a limit, for each key of its own where it is one of keys (else the key is empty).
+create table dibs.bucket (
+    kind text collate "C",
+    name text collate "C",
+    key text collate "C",
+    slots integer not null default 0,      -- how many rows of dibs.slot there are: at least as many as run
+    full_at timestamptz,                   -- when the rate will have let in all that it can hold; null: it has
+    primary key (kind, name, key)
+) with (fillfactor = 50);
+
+-- Which jobs were claimed under a limit of concurrency. A row counts while its job runs with that epoch and a valid lease;
+-- those that do not are dropped when the number of rows comes up to the limit, so nobody who ends a job has to.
+create table dibs.slot (
+    kind text collate "C",
+    name text collate "C",
+    key text collate "C",
+    job uuid,
+    epoch integer not null,
+    primary key (kind, name, key, job)
+);
 
 -- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
 create table dibs.need (
@@ -114,6 +167,9 @@ create table dibs.finished (
     errors json,
     result json,
     report jsonb,
+    unique_until timestamptz,
+    expires_at timestamptz,
+    limit_key text collate "C",
     needs text[] collate "C",
     need_ids uuid[],
     inputs json

@@ -1,7 +1,7 @@
 -- For each job of an enqueue call, in order, the job that stands for it: itself if it is among the fresh ones, one
--- that has its id, or the unfinished one that has its key. Returns nothing at all if one of them has gone meanwhile:
+-- that has its id, the unfinished one that has its key, or one whose time to be unique is not over. Returns nothing at all if one of them has gone meanwhile:
 -- then its key is free, and the insert is to be tried again.
-create function dibs.stand_ins(ids uuid[], queues text[], keys text[], fresh uuid[])
+create function dibs.stand_ins(ids uuid[], queues text[], keys text[], fresh uuid[], moment timestamptz)
 returns table (id uuid, created boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -22,7 +22,8 @@ begin
             coalesce(
                 (select job.id from dibs.job where job.id = item.id),
                 (select finished.id from dibs.finished where finished.id = item.id),
-                (select job.id from dibs.job where job.queue = item.queue and job.key = item.key)
+                (select job.id from dibs.job where job.queue = item.queue and job.key = item.key),
+                case when item.key is not null then dibs.window_holder(item.queue, item.key, moment) end
             ) as id
         from item left join unnest(fresh) as added (id) on added.id = item.id
     )

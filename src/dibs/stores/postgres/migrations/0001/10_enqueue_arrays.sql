@@ -1,9 +1,13 @@
--- Stores jobs, all or none. Inputs: one array per property, all of one length; in run_ats null means now.
--- Returns, in the order given, the job that stands for each: a new one, or the one whose id or key is there already.
+-- Stores jobs, all or none. Inputs: one array per property, all of one length; in run_ats null means now. The last five
+-- arrays hold what most jobs leave out; null if all do.
+-- Returns, in the order given, the job that stands for each: a new one, or the one whose id or key is there already, and
+-- whether that one was changed.
 create function dibs.enqueue_arrays(
     ids uuid[], queues text[], tasks text[], args json[], priorities smallint[], run_ats timestamptz[],
-    max_attempts smallint[], keys text[], metas json[], wake boolean default true
-) returns table (id uuid, created boolean)
+    max_attempts smallint[], keys text[], metas json[], wake boolean default true,
+    expiries timestamptz[] default null, limit_keys text[] default null, unique_fors interval[] default null,
+    on_conflicts text[] default null, max_delays interval[] default null
+) returns table (id uuid, created boolean, changed boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -12,32 +16,49 @@ as $$
 declare
     moment constant timestamptz := dibs.clock();
     fresh uuid[] := '{}';
-    finished_before uuid[] := '{}';
+    -- Those that are not to be stored: their id is known as finished, or their key is busy beyond the end of its job.
+    barred uuid[] := '{}';
+    named constant text[] := array_remove(keys, null);
     stored uuid[];
     known uuid[];
     due text[];
 begin
     perform dibs.check_names('queue', queues);
     perform dibs.check_names('task', tasks);
-    perform dibs.check_names('key', array_remove(keys, null));
+    perform dibs.check_names('key', named);
     if exists (select from unnest(max_attempts) as most where most not between 1 and 1000) then
         raise 'max_attempts must be from 1 to 1000' using errcode = 'check_violation';
     end if;
     perform dibs.check_times(run_ats);
+    if num_nonnulls(expiries, limit_keys, unique_fors, on_conflicts, max_delays) > 0 then
+        perform dibs.check_extras(run_ats, expiries, limit_keys, keys, unique_fors, on_conflicts, max_delays);
+        if on_conflicts && array['replace', 'debounce'] then
+            return query select * from dibs.enqueue_or_change(
+                ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas, wake, expiries, limit_keys,
+                unique_fors, on_conflicts, max_delays
+            );
+            return;
+        end if;
+    end if;
     loop
         -- Two calls with the same keys take them in the same order, so they cannot deadlock.
         with item as (
-            select * from unnest(ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas)
-            with ordinality as item
-                (id, queue, task, args, priority, run_at, max_attempts, key, meta, place)
+            select * from unnest(
+                ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas, expiries, limit_keys, unique_fors
+            ) with ordinality as item (
+                id, queue, task, args, priority, run_at, max_attempts, key, meta, expires_at, limit_key, unique_for, place
+            )
         ), added as (
-            insert into dibs.job
-                (id, queue, task, args, priority, run_at, created_at, max_attempts, key, meta)
+            insert into dibs.job (
+                id, queue, task, args, priority, run_at, created_at, max_attempts, key, meta, expires_at, limit_key,
+                unique_until
+            )
             select
                 item.id, item.queue, item.task, item.args, item.priority, coalesce(item.run_at, moment), moment,
-                item.max_attempts, item.key, item.meta
+                item.max_attempts, item.key, item.meta, item.expires_at, item.limit_key,
+                moment + dibs.exactly(item.unique_for)
             from item
-            where finished_before = '{}' or item.id <> all (finished_before)
+            where barred = '{}' or item.id <> all (barred)
             order by item.queue, item.key nulls first, case when item.key is null then item.id end, item.place
             on conflict do nothing
             returning job.id, job.queue, job.run_at
@@ -46,24 +67,35 @@ begin
         into stored, due
         from added;
 
-        -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen.
+        -- An id that is known as finished: looked up after the insert, so that a settle between the two is seen. One by
+        -- one: a plan that was made while few were finished would go through all of them for each.
         select array_agg(finished.id) into known
-        from unnest(stored) as added (id) join dibs.finished on finished.id = any (array[added.id]);
-        if known is null then
+        from unnest(stored) as added (id)
+        cross join lateral (select finished.id from dibs.finished where finished.id = added.id limit 1) as finished;
+        if named <> '{}' then
+            -- Likewise for a key whose job has finished.
+            known := known || dibs.in_window(ids, queues, keys, moment);
+        end if;
+        if coalesce(known, '{}') = '{}' then
             fresh := fresh || stored;
         else
-            delete from dibs.job where job.id = any (known);
+            delete from dibs.job where job.id = any (known) and job.id = any (stored);
             fresh := fresh || array(select unnest(stored) except select unnest(known));
-            finished_before := finished_before || known;
         end if;
+        barred := coalesce(known, '{}');
 
         if cardinality(fresh) = cardinality(ids) then
-            return query select added.id, true from unnest(ids) as added (id);
+            return query select added.id, true, false from unnest(ids) as added (id);
             exit;
         end if;
-        return query select * from dibs.stand_ins(ids, queues, keys, fresh);
+        return query select *, false from dibs.stand_ins(ids, queues, keys, fresh, moment);
         exit when found;
     end loop;
+    if unique_fors is not null then
+        insert into dibs.key_window (queue, key, job, until)
+        select job.queue, job.key, job.id, job.unique_until
+        from dibs.job where job.id = any (fresh) and job.unique_until is not null;
+    end if;
     if wake and due is not null then
         perform dibs.wake(due);
     end if;

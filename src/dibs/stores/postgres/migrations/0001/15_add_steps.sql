@@ -12,7 +12,7 @@ as $$
 #variable_conflict use_column
 declare
     names text[]; queues text[]; tasks text[]; args json[]; priorities smallint[]; run_ats timestamptz[];
-    max_attempts smallint[]; metas json[]; lists json[];
+    max_attempts smallint[]; metas json[]; lists json[]; expiries timestamptz[]; limit_keys text[];
     -- The needs: name, place of the needed step (null: none of them), place of the needing one.
     needs text[]; needed integer[]; needing integer[]; nths integer[];
     keyed boolean;
@@ -23,12 +23,14 @@ begin
         array_agg(coalesce(step.args, '{}') order by place), array_agg(coalesce(step.priority, 0::smallint) order by place),
         array_agg(step.run_at order by place), array_agg(coalesce(step.max_attempts, 5::smallint) order by place),
         array_agg(coalesce(step.meta, '{}') order by place), array_agg(step.needs order by place),
-        bool_or(step.key is not null)
-    into names, added, queues, tasks, args, priorities, run_ats, max_attempts, metas, lists, keyed
+        bool_or(step.key is not null or step.unique_for is not null or step.on_conflict <> 'existing'),
+        array_agg(step.expires_at order by place), array_agg(step.limit_key order by place)
+    into names, added, queues, tasks, args, priorities, run_ats, max_attempts, metas, lists, keyed, expiries, limit_keys
     from json_array_elements(steps) with ordinality as entry (step, place)
     cross join lateral json_to_record(entry.step) as step (
         name text, needs json, id uuid, queue text, task text, args json, priority smallint, run_at timestamptz,
-        max_attempts smallint, meta json, key text
+        max_attempts smallint, meta json, key text, unique_for text, on_conflict text, expires_at timestamptz,
+        limit_key text
     );
     select
         array_agg(need.name order by named.place, item.place, need.nth),
@@ -43,6 +45,7 @@ begin
         raise 'a step must have no key: its flow runs it once' using errcode = 'check_violation';
     end if;
     perform dibs.check_steps(names, added, queues, tasks, max_attempts, run_ats, needs, needed, needing);
+    perform dibs.check_extras(run_ats, expiries, limit_keys);
     problem := dibs.misfit(flow, names, added, adder_name, needs, needed);
     if problem is not null then
         return;
@@ -55,14 +58,18 @@ begin
         from unnest(needs, needed, needing, nths) as each (name, other, place, nth) group by each.place
     ), stored as (
         insert into dibs.job (
-            id, queue, task, args, priority, run_at, created_at, max_attempts, meta, flow, step, unmet, needs, need_ids
+            id, queue, task, args, priority, run_at, created_at, max_attempts, meta, flow, step, unmet, needs, need_ids,
+            expires_at, limit_key
         )
         select
             item.id, item.queue, item.task, item.args, item.priority, coalesce(item.run_at, moment), moment,
             item.max_attempts, item.meta, add_steps.flow, item.name, coalesce(cardinality(need.names), 0),
-            coalesce(need.names, '{}'), coalesce(need.ids, '{}')
-        from unnest(names, added, queues, tasks, args, priorities, run_ats, max_attempts, metas) with ordinality
-            as item (name, id, queue, task, args, priority, run_at, max_attempts, meta, place)
+            coalesce(need.names, '{}'), coalesce(need.ids, '{}'), item.expires_at, item.limit_key
+        from unnest(
+            names, added, queues, tasks, args, priorities, run_ats, max_attempts, metas, expiries, limit_keys
+        ) with ordinality as item (
+            name, id, queue, task, args, priority, run_at, max_attempts, meta, expires_at, limit_key, place
+        )
         left join need on need.place = item.place
         order by item.id
         returning job.id, job.queue, job.run_at, job.unmet, job.need_ids

@@ -7,8 +7,8 @@ as $$
     with due as materialized (
         select
             job.ctid as spot, job.id, job.run_at, job.flow,
-            job.flow is not null and job.locked_until is not null
-                and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
+            coalesce(job.expires_at <= moment, false)
+                or (job.locked_until is not null and (job.cancel_asked or job.attempts >= job.max_attempts)) as over
         from dibs.job
         where job.queue = claim_newest.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
             and (job.locked_until is null or job.locked_until <= moment)
@@ -17,7 +17,7 @@ as $$
         limit wanted for update skip locked
     ), fallen as materialized (
         -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
-        select due.flow, due.run_at, due.id from due where due.fatal
+        select due.flow, due.run_at, due.id from due where due.over and due.flow is not null and dibs.stops(due.flow)
     ), taken as (
         update dibs.job set
             worker = claim_newest.worker, locked_until = moment + lease, started_at = moment, outcome = null,
@@ -26,8 +26,7 @@ as $$
                 job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
             ) end
         from due
-        where job.ctid = due.spot
-            and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
+        where job.ctid = due.spot and not due.over
             and (due.flow is null or not exists (
                 select from fallen
                 where fallen.flow = due.flow and (fallen.run_at, fallen.id) > (due.run_at, due.id)

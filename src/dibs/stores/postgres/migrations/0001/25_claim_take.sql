@@ -1,5 +1,5 @@
 -- The second phase of a claim in two: takes the jobs that dibs.claim_lock locked in this transaction, in that order.
--- Expired ones that are not to run again are ended instead. Ends with the first step that is: then call both again.
+-- Those that are not to be started (again) are ended instead. Ends with the first step that is: then call both again.
 create function dibs.claim_take(ids uuid[], worker text, lease interval default '30 seconds')
 returns setof dibs.claimed
 language plpgsql volatile security definer
@@ -21,7 +21,7 @@ begin
     select array_agg(job.id) filter (where job.flow is null), min(locked.place) filter (where job.flow is not null)
     into over, fallen
     from unnest(ids) with ordinality as locked (id, place) join dibs.job on job.id = any (array[locked.id])
-    where job.locked_until <= moment and (job.cancel_asked or job.attempts >= job.max_attempts);
+    where (job.locked_until is null or job.locked_until <= moment) and dibs.is_over(job, moment);
     if over is not null then
         perform dibs.end_expired(over, moment);
     end if;
@@ -45,6 +45,14 @@ begin
         taken.max_attempts, taken.locked_until, taken.key, taken.flow, taken.step, taken.meta,
         taken.inputs
     from taken order by taken.place;
+    if exists (select from dibs.scope) then
+        perform dibs.note_starts(
+            job.queue, array_agg(job.id), array_agg(job.epoch - 1), array_agg(job.task), array_agg(job.limit_key), moment
+        )
+        from unnest(ids) as item (id) join dibs.job on job.id = any (array[item.id])
+        where job.started_at = moment and job.locked_until > moment
+        group by job.queue;
+    end if;
     if fallen is not null then
         perform dibs.end_expired(ids[fallen:fallen], moment);
     end if;

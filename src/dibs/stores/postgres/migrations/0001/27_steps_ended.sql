@@ -17,7 +17,7 @@ begin
         array_agg(distinct finished.flow)
     into good, bad, flows
     from unnest(ids) with ordinality as over (id, place)
-    join dibs.finished on finished.id = any (array[over.id])
+    cross join lateral (select * from dibs.finished where finished.id = over.id limit 1) as finished
     where finished.flow is not null;
     if good is not null then
         perform dibs.release_steps(good, moment);

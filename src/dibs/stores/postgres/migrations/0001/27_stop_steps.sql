@@ -10,11 +10,12 @@ as $$
 declare
     stopped uuid[];
     doomed uuid[];
+    asked text[];
 begin
     with fallen as (
         select distinct on (finished.flow) finished.flow, finished.state
         from unnest(ids) with ordinality as over (id, place)
-        join dibs.finished on finished.id = any (array[over.id])
+        cross join lateral (select * from dibs.finished where finished.id = over.id limit 1) as finished
         order by finished.flow, over.place
     ), touched as (
         update dibs.flow set
@@ -27,8 +28,15 @@ begin
     )
     select array_agg(touched.id) filter (where touched.on_failure = 'stop') into stopped from touched;
     if stopped is not null then
-        update dibs.job set cancel_asked = true
-        where job.flow = any (stopped) and job.locked_until is not null and not job.cancel_asked;
+        with asking as (
+            update dibs.job set cancel_asked = true
+            where job.flow = any (stopped) and job.locked_until is not null and not job.cancel_asked
+            returning job.worker
+        )
+        select array_agg(asking.worker) into asked from asking;
+        if asked is not null then
+            perform dibs.wake_workers(asked);
+        end if;
         select array_agg(job.id order by job.id) into doomed
         from dibs.job where job.flow = any (stopped) and job.locked_until is null;
     end if;

@@ -27,13 +27,13 @@ begin
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report, needs, need_ids,
-            inputs
+            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report,
+            unique_until, expires_at, limit_key, needs, need_ids, inputs
         )
         select
             id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
             'succeeded', worker, 'succeeded', queue, task, key, flow, step, args, meta, errors,
-            coalesce(result, 'null'), report, needs, need_ids, inputs
+            coalesce(result, 'null'), report, unique_until, expires_at, limit_key, needs, need_ids, inputs
         from gone
         returning id, flow
     )

@@ -50,7 +50,8 @@ begin
     ), kept as (
         insert into dibs.finished (
             id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report
+            state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report,
+            unique_until, expires_at, limit_key
         )
         select
             id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
@@ -61,7 +62,7 @@ begin
                 errors, attempts, epoch, worker, started_at, moment, coalesce(error, 'no error was given'),
                 coalesce(traceback, '')
             ) end,
-            case when how = 'succeeded' then coalesce(result, 'null') end, report
+            case when how = 'succeeded' then coalesce(result, 'null') end, report, unique_until, expires_at, limit_key
         from gone
         returning 1
     )

@@ -24,12 +24,13 @@ begin
     )
     insert into dibs.finished (
         id, run_at, created_at, started_at, finished_at, epoch, priority, attempts, max_attempts, cancel_asked,
-        state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report
+        state, worker, outcome, queue, task, key, flow, step, args, meta, errors, result, report,
+        unique_until, expires_at, limit_key
     )
     select
         id, run_at, created_at, started_at, moment, epoch, priority, attempts, max_attempts, cancel_asked,
         'succeeded', worker, 'succeeded', queue, task, key, flow, step, args, meta, errors, coalesce(result, 'null'),
-        report
+        report, unique_until, expires_at, limit_key
     from gone;
     get diagnostics accepted = row_count;
     if accepted < cardinality(ids) then

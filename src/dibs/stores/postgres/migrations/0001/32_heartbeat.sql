@@ -38,7 +38,8 @@ begin
                     else dibs.cleaned_report(item.report, job.attempts, moment) end
             from item
             where job.id = any (array[item.id]) and job.epoch = item.epoch and job.worker = heartbeat.worker
-                and job.locked_until > moment and (job.flow is not null) = of_steps
+                -- By the clock of this instant: a claim that found the lease expired has given away its slot.
+                and job.locked_until > dibs.clock() and (job.flow is not null) = of_steps
             returning job.id, job.epoch, job.cancel_asked
         )
         select array_agg(

@@ -13,7 +13,7 @@ begin
             errors = dibs.with_error(
                 job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
             )
-        where job.id = any (ids)
+        where job.id = any (ids) and job.locked_until is not null
         returning job.queue
     )
     select array_agg(distinct back.queue) into due from back;

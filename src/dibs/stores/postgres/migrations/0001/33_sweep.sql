@@ -1,4 +1,5 @@
--- Recovers up to `max_jobs` expired jobs of every queue, the longest expired first; see Store.sweep.
+-- Does what a claim does to jobs that are over, up to `max_jobs` of every queue: first to expired leases, the longest
+-- expired first, then to queued jobs that are not to be started any more; see Store.sweep. Other expired leases go back.
 create function dibs.sweep(max_jobs integer default 1000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -6,34 +7,40 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
+    late uuid[];
+    chosen uuid[];
     plain uuid[];
-    over uuid[];
     steps uuid[];
+    over uuid[];
     one uuid;
     touched integer;
 begin
-    select
-        array_agg(late.id) filter (where late.flow is null),
-        array_agg(late.id) filter (where late.flow is null and late.over),
-        array_agg(late.id order by late.locked_until, late.id) filter (where late.flow is not null)
-    into plain, over, steps
-    from (
-        select job.id, job.flow, job.locked_until, job.cancel_asked or job.attempts >= job.max_attempts as over
-        from dibs.job
+    late := array(
+        select job.id from dibs.job
         where job.locked_until <= moment
         order by job.locked_until, job.id
         limit max_jobs for update skip locked
-    ) as late;
+    );
+    chosen := late || array(
+        select job.id from dibs.job
+        where job.expires_at <= moment and job.unmet = 0 and job.locked_until is null
+        order by job.expires_at, job.id
+        limit max_jobs - cardinality(late) for update skip locked
+    );
+    select
+        array_agg(job.id) filter (where job.flow is null),
+        array_agg(job.id) filter (where job.flow is null and dibs.is_over(job, moment)),
+        array_agg(job.id order by each.place) filter (where job.flow is not null)
+    into plain, over, steps
+    from unnest(chosen) with ordinality as each (id, place) join dibs.job on job.id = any (array[each.id]);
     if over is not null then
         perform dibs.end_expired(over, moment);
     end if;
     perform dibs.recover(plain, moment);
     touched := coalesce(cardinality(plain), 0);
     foreach one in array coalesce(steps, '{}') loop
-        -- Looked at again: the end of one before it may have asked to cancel it.
-        if exists (
-            select from dibs.job where job.id = one and (job.cancel_asked or job.attempts >= job.max_attempts)
-        ) then
+        -- Looked at again: the end of one before it may have asked to cancel it, or ended it.
+        if exists (select from dibs.job where job.id = one and dibs.is_over(job, moment)) then
             touched := touched + dibs.end_expired(array[one], moment);
         else
             perform dibs.recover(array[one], moment);

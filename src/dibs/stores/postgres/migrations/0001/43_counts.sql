@@ -1,6 +1,6 @@
 -- Every queue that has jobs or settings, with its jobs counted by state; see Store.counts.
 create function dibs.counts() returns table (
-    queue text, paused boolean, lifo boolean, waiting bigint, queued bigint, running bigint, succeeded bigint,
+    queue text, paused boolean, lifo boolean, ageing interval, waiting bigint, queued bigint, running bigint, succeeded bigint,
     failed bigint, cancelled bigint, scheduled bigint, oldest_due timestamptz
 )
 language plpgsql stable security definer
@@ -32,7 +32,8 @@ begin
         select open.queue from open union select closed.queue from closed union select queue.name from dibs.queue
     )
     select
-        named.queue, coalesce(queue.paused, false), coalesce(queue.lifo, false), coalesce(open.waiting, 0),
+        named.queue, coalesce(queue.paused, false), coalesce(queue.lifo, false), queue.ageing,
+        coalesce(open.waiting, 0),
         coalesce(open.queued, 0), coalesce(open.running, 0), coalesce(closed.succeeded, 0), coalesce(closed.failed, 0),
         coalesce(closed.cancelled, 0), coalesce(open.scheduled, 0), open.oldest_due
     from named

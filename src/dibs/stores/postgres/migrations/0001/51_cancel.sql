@@ -14,6 +14,7 @@ declare
     flows uuid[];
     ending uuid[];
     asking uuid[];
+    owners text[];
 begin
     perform from dibs.job where job.id = any (chunk) and job.flow is null order by job.id for update;
     flows := dibs.lock_flows(chunk);
@@ -24,8 +25,9 @@ begin
     end if;
     select
         array_agg(job.id order by job.id desc) filter (where force or job.locked_until is null),
-        array_agg(job.id order by job.id) filter (where not force and job.locked_until is not null)
-    into ending, asking
+        array_agg(job.id order by job.id) filter (where not force and job.locked_until is not null),
+        array_agg(distinct job.worker) filter (where job.locked_until is not null)
+    into ending, asking, owners
     from dibs.job where job.id = any (chunk);
     if asking is not null then
         update dibs.job set cancel_asked = true where job.id = any (asking);
@@ -35,6 +37,9 @@ begin
     end if;
     if flows is not null and ending is not null then
         perform dibs.steps_ended(ending, moment);
+    end if;
+    if owners is not null then
+        perform dibs.wake_workers(owners);
     end if;
     return query select coalesce(cardinality(ending), 0) + coalesce(cardinality(asking), 0), last;
 end

@@ -25,11 +25,11 @@ begin
     with stored as (
         insert into dibs.job (
             id, run_at, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors,
-            report, needs, need_ids
+            report, unique_until, expires_at, limit_key, needs, need_ids
         )
         select
             id, moment, created_at, epoch, priority, max_attempts, queue, task, key, flow, step, args, meta, errors,
-            report - array['progress', 'note'], needs, need_ids
+            report - array['progress', 'note'], unique_until, expires_at, limit_key, needs, need_ids
         from dibs.finished where finished.id = any (chunk)
         order by finished.id desc
         on conflict do nothing

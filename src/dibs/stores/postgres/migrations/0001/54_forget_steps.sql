@@ -15,7 +15,8 @@ begin
         select need.step
         from unnest(ids) as old (id)
         join dibs.need on need.needs = any (array[old.id])
-        join dibs.finished on finished.id = any (array[old.id]) and finished.state = 'succeeded'
+        cross join lateral (select * from dibs.finished where finished.id = old.id limit 1) as finished
+        where finished.state = 'succeeded'
     );
     delete from dibs.need where need.needs = any (ids);
     with gone as (

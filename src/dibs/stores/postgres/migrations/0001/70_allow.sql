@@ -15,7 +15,7 @@ declare
     ];
     operating constant text[] := array[
         'find', 'find_flows', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
-        'pause', 'resume', 'configure'
+        'pause', 'resume', 'configure', 'limit', 'limits'
     ];
     granted constant text[] := case purpose
         when 'producer' then producing

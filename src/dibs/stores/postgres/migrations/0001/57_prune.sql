@@ -1,5 +1,5 @@
 -- Drops up to `max_jobs` finished jobs that are older than they are kept, null for ever, the longest finished first,
--- and forgets workers that were not seen for a day; see Store.prune.
+-- and forgets workers that were not seen for a day, and what is no longer used of limits and keys; see Store.prune.
 create function dibs.prune(
     succeeded interval default '7 days', failed interval default '30 days', cancelled interval default '7 days',
     max_jobs integer default 1000
@@ -34,6 +34,8 @@ begin
     delete from dibs.worker
     where seen_at <= moment - interval '1 day'
         and not exists (select from dibs.job where job.worker = worker.name and job.locked_until is not null);
+    delete from dibs.key_window where key_window.until <= moment;
+    perform dibs.forget_limits(moment);
     return touched;
 end
 $$;

@@ -22,6 +22,7 @@ as $$
 declare
     moment constant timestamptz := dibs.clock();
     newest_first boolean;
+    in_steps boolean;
     lanes constant smallint[] := case when moment < after_until then after_priority end;
     lane integer := -32769;
     spot integer;
@@ -33,12 +34,22 @@ begin
     if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
         raise 'a % needs a worker and a lease from 1 second to 24 hours', 'claim' using errcode = 'invalid_parameter_value';
     end if;
-    select queue.lifo, case when queue.paused then 0 else wanted end
-    into newest_first, wanted
-    from dibs.queue where queue.name = claim.queue;
-    if not found then
-        newest_first := false;
-        wanted := max_jobs;
+    -- Whoever sets a limit waits for those who claim without one, so that it finds all that they have taken.
+    if not pg_try_advisory_xact_lock_shared(dibs.gate()) then
+        perform pg_advisory_xact_lock_shared(dibs.gate());
+    end if;
+    select
+        coalesce(queue.lifo, false), case when queue.paused then 0 else max_jobs end,
+        queue.ageing is not null
+            or exists (select from dibs.scope where scope.kind = 'task')
+            or exists (select from dibs.scope where scope.kind in ('key', 'queue') and scope.name = claim.queue)
+    into newest_first, wanted, in_steps
+    from (select) as nothing left join dibs.queue on queue.name = claim.queue;
+    if in_steps and wanted > 0 then
+        return query select * from dibs.claim_in_steps(
+            queue, worker, wanted, lease, tasks, lanes, after_run_at, after_id, thorough
+        );
+        return;
     end if;
 
     while wanted > 0 loop
@@ -64,8 +75,8 @@ begin
                 with due as materialized (
                     select
                         job.ctid as spot, job.id, job.run_at, job.flow,
-                        job.flow is not null and job.locked_until is not null
-                            and (job.cancel_asked or job.attempts >= job.max_attempts) and dibs.stops(job.flow) as fatal
+                        coalesce(job.expires_at <= moment, false)
+                            or (job.locked_until is not null and (job.cancel_asked or job.attempts >= job.max_attempts)) as over
                     from dibs.job
                     where job.queue = claim.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
                         and (job.run_at, job.id) > (from_run_at, from_id)
@@ -75,7 +86,7 @@ begin
                     limit wanted for update skip locked
                 ), fallen as materialized (
                     -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
-                    select due.flow, due.run_at, due.id from due where due.fatal
+                    select due.flow, due.run_at, due.id from due where due.over and due.flow is not null and dibs.stops(due.flow)
                 )
                 -- The join walks what is due in its order and fetches each row by its address, so the rows come out
                 -- in that order. It has no other clause that an index could serve: there is no other plan.
@@ -86,8 +97,7 @@ begin
                         job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
                     ) end
                 from due
-                where job.ctid = due.spot
-                    and (job.locked_until is null or not (job.cancel_asked or job.attempts >= job.max_attempts))
+                where job.ctid = due.spot and not due.over
                     and (due.flow is null or not exists (
                         select from fallen
                         where fallen.flow = due.flow and (fallen.run_at, fallen.id) < (due.run_at, due.id)

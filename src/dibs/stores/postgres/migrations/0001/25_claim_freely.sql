@@ -1,0 +1,57 @@
+-- Takes the first jobs of a queue for a worker, lane by lane, for as long as every limit surely has room for all that are
+-- found at once and none of them is over. What it leaves has to be judged one by one.
+create function dibs.claim_freely(queue text, worker text, max_jobs integer, lease interval, tasks text[])
+returns setof dibs.claimed
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    moment timestamptz := dibs.clock();
+    newest_first boolean;
+    limited text[];
+    limited_tasks text[];
+    lane integer := -32769;
+    wanted integer := max_jobs;
+    spots tid[]; ids uuid[]; epochs integer[]; job_tasks text[]; job_keys text[]; plain boolean;
+begin
+    select
+        coalesce(queue.lifo, false), case when queue.ageing is null then max_jobs else 0 end,
+        array(select scope.kind from dibs.scope where scope.kind in ('key', 'queue') and scope.name = claim_freely.queue),
+        array(
+            select scope.name from dibs.scope
+            where scope.kind = 'task' and (tasks is null or scope.name = any (tasks))
+        )
+    into newest_first, wanted, limited, limited_tasks
+    from (select) as nothing left join dibs.queue on queue.name = claim_freely.queue;
+    if limited <> '{}' and wanted > 0 then
+        perform dibs.lock_scopes(queue, '{}', may_wait => true);
+        moment := dibs.clock();
+    end if;
+    while wanted > 0 loop
+        lane := dibs.next_lane(queue, lane, null);
+        exit when lane is null;
+        select
+            array_agg(due.spot), array_agg(due.id), array_agg(due.epoch), array_agg(due.task), array_agg(due.limit_key),
+            bool_and(due.plain)
+        into spots, ids, epochs, job_tasks, job_keys, plain
+        from dibs.first_due(queue, lane, newest_first, tasks, moment, wanted) as due;
+        continue when spots is null;
+        exit when not plain
+            or not dibs.fits(queue, job_tasks, job_keys, limited, limited_tasks, may_wait => wanted = max_jobs);
+        return query
+        update dibs.job set
+            worker = claim_freely.worker, locked_until = moment + lease, started_at = moment, outcome = null,
+            epoch = job.epoch + 1, attempts = job.attempts + 1,
+            errors = case when job.locked_until is null then job.errors else dibs.with_error(
+                job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
+            ) end
+        from unnest(spots) as due (spot)
+        where job.ctid = due.spot
+        returning
+            job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
+            job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs;
+        perform dibs.note_starts(queue, ids, epochs, job_tasks, job_keys, moment);
+        wanted := wanted - cardinality(spots);
+    end loop;
+end
+$$;
