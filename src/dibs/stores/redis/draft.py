@@ -9,6 +9,7 @@ from dibs.job import Claim
 from dibs.limits import ERRORS_KEPT, LEASE_EXPIRED
 from dibs.stores.redis import values
 from dibs.stores.redis.link import Command
+from dibs.stores.redis.rooms import Group, Rooms
 from dibs.stores.redis.values import Record
 
 _ID = 32
@@ -22,12 +23,16 @@ class Wanted(msgspec.Struct, frozen=True):
     lease: int
     tasks: frozenset[bytes] | None
 
+    def knows(self, task: bytes) -> bool:
+        return self.tasks is None or task in self.tasks
+
 
 class Candidate(msgspec.Struct, frozen=True):
     """A job that looked claimable: where it stands, and whether it is running with an expired lease."""
 
     place: bytes
-    task: bytes
+    lane: bytes
+    """Its task; or task, tab and limit key of one that was set aside."""
     expired: bool
 
     @classmethod
@@ -37,6 +42,10 @@ class Candidate(msgspec.Struct, frozen=True):
     @property
     def id(self) -> bytes:
         return self.place[-_ID:]
+
+    @property
+    def task(self) -> bytes:
+        return self.lane.partition(b"\t")[0]
 
     @property
     def lease(self) -> bytes:
@@ -52,17 +61,23 @@ class Candidate(msgspec.Struct, frozen=True):
         return record.state == "q"
 
 
-def in_order(candidates: Iterable[Candidate], lifo: bool) -> list[Candidate]:
-    """As the queue hands them out."""
-    found = sorted(candidates, key=lambda one: one.place, reverse=lifo)
-    return sorted(found, key=lambda one: one.place[:5]) if lifo else found
+def in_order(candidates: Iterable[Candidate], settings: bytes) -> list[Candidate]:
+    """As the queue hands them out, each once."""
+    found = {one.place: one for one in candidates}
+    places = sorted(found)
+    if b"l" in settings:
+        places = sorted(sorted(found, reverse=True), key=lambda place: place[:5])
+    elif ageing := values.ageing(settings):
+        places.sort(key=lambda place: (int(place[5:23]) + int(place[:5]) * ageing, place[-_ID:]))
+    return [found[place] for place in places]
 
 
 class Draft:
     """Collects what happens to each job, and the commands that make it so."""
 
-    def __init__(self, root: bytes, wanted: Wanted, now: int) -> None:
-        self._root, self._now = root, now
+    def __init__(self, root: bytes, wanted: Wanted, size: int, now: int, rooms: Rooms | None) -> None:
+        self._root, self._size, self._now = root, size, now
+        self.rooms = rooms
         self.wanted = wanted
         self._sets: list[bytes] = []
         self._drops: dict[bytes, list[bytes]] = {}
@@ -72,75 +87,98 @@ class Draft:
         self.claims: list[Claim] = []
         self.stale = False
         """Something was not what it looked like: another look is worth it."""
-        self.ending: bytes | None = None
-        """The lease of a step that has come to its end."""
+        self.ending: list[bytes] = []
+        """Jobs that are not to be started any more."""
+        self.aside: list[bytes] = []
+        """Jobs that the limit of their key holds back."""
+
+    @property
+    def robbed(self) -> list[str]:
+        """Workers whose leases had expired."""
+        return [worker for worker, more in self._held.items() if more < 0]
 
     def consider(self, one: Candidate, record: Record | None, body: bytes | None, inputs: dict[str, Any]) -> None:
-        """Take the job, or close its books, if it is still what it looked like.
+        """Take the job, if it is still what it looked like and may be started.
 
-        The end of a step may reach any other of its flow, and only a script can do that in one piece. So it is left
-        to one, and those behind it have to wait for what comes of it.
+        The end of a job may reach others, and only a script can do that in one piece. So it is left to one, and those
+        behind it have to wait for what comes of it.
         """
-        if self.ending is not None:
+        if len(self.claims) == self._size:
             return
         if record is None or not one.still(record, self._now):
             self.stale = True
             if record is None:
                 self._forget(one)
-            return
-        if one.expired and record.flow and record.spent:
-            self.ending = one.lease
-            return
-        if one.expired:
-            self._recover(one, record)
-            if record.state != "r":
-                self._save(one, record)
-                self.stale = True  # it was passed, not taken
-                return
-        else:
-            self._drop(b"o:" + self.wanted.queue + b"\t" + one.task, one.place)
-        self._take(one, record, body or b"null", inputs)
+        elif record.is_over(self._now):
+            self.ending.append(one.id)
+        elif self.ending:
+            self._size = len(self.claims)
+        elif self._has_room(one, record):
+            self._take(one, record, body or b"null", inputs)
 
     def _forget(self, one: Candidate) -> None:
         """A job that is gone must not be looked at for ever."""
         queue = self.wanted.queue
-        self._drop(b"o:" + queue + b"\t" + one.task, one.place)
+        self._drop(b"o:" + queue + b"\t" + one.lane, one.place)
         self._drop(b"l:" + queue, one.lease)
         self._drop(b"x:" + queue, one.lease)
 
+    def _has_room(self, one: Candidate, record: Record) -> bool:
+        group = group_of(record)
+        if self.rooms is None or self.rooms.open(group):
+            return True
+        if not one.expired and record.mark != values.ASIDE and self.rooms.full_key(group[1]):
+            self.aside.append(one.id)
+        return False
+
     def _take(self, one: Candidate, record: Record, body: bytes, inputs: dict[str, Any]) -> None:
         wanted = self.wanted
+        if one.expired:
+            self._close_books(one, record)
+        else:
+            self._leave(one, record)
         record.state, record.worker, record.outcome = "r", wanted.worker, ""
         record.attempts += 1
         record.epoch += 1
         record.started_at, record.locked_until = self._now, self._now + wanted.lease
         self._add(b"l:" + wanted.queue, record.locked_until, one.lease)
+        self._count_in(one, record)
         self._hold(wanted.worker, 1)
-        self._save(one, record)
+        self._sets += (self._root + b"j:" + one.id, record.packed())
         self.claims += values.claims_of([one.id], [record], [body], {one.id: inputs})
 
-    def _recover(self, one: Candidate, r: Record) -> None:
-        """As ``recover`` in ``lua/prelude.lua``."""
+    def _leave(self, one: Candidate, record: Record) -> None:
+        """As ``leave`` in ``lua/life.lua``, of a queued job."""
+        queue = self.wanted.queue
+        lane = one.task + b"\t" + record.limit_key.encode() if record.mark == values.ASIDE else one.task
+        self._drop(b"o:" + queue + b"\t" + lane, one.place)
+        record.mark = 0
+        if record.expires_at:
+            self._drop(b"y:" + queue, one.id)
+
+    def _close_books(self, one: Candidate, r: Record) -> None:
+        """As ``close_books`` in ``lua/life.lua``, of a job whose lease expired."""
         queue = self.wanted.queue
         self._drop(b"l:" + queue, one.lease)
         self._drop(b"x:" + queue, one.lease)
         self._drop(b"late:" + queue, one.place + one.task)
+        if r.mark == values.COUNTED:
+            self._drop(b"c:t:" + one.task, one.id)
+            r.mark = 0
         self._hold(r.worker, -1)
         error = (r.attempts, r.epoch, r.worker, r.started_at, self._now, LEASE_EXPIRED, "")
         errors = self._root + b"e:" + one.id
         self._others.append(("RPUSH", errors, values.pack(error)))
         self._others.append(("LTRIM", errors, -ERRORS_KEPT, -1))
-        if not r.spent:
-            return
-        r.state = "c" if r.cancel_asked else "f"
-        r.finished_at, r.locked_until = self._now, 0
-        self._add(b"f:%s:%s" % (r.state.encode(), queue), self._now, one.id)
-        if r.key:
-            # A job that is not finished holds its key: it is nobody else's to free.
-            self._others.append(("HDEL", self._root + b"k:" + queue, r.key))
 
-    def _save(self, one: Candidate, record: Record) -> None:
-        self._sets += (self._root + b"j:" + one.id, values.pack(record))
+    def _count_in(self, one: Candidate, record: Record) -> None:
+        """Where limits count it."""
+        task, key = group_of(record)
+        if self.rooms is not None and self.rooms.start((task, key)):
+            record.count()
+            self._add(b"c:t:" + task, record.locked_until, one.id)
+        if key:
+            self._add(b"c:k:" + self.wanted.queue + b"\t" + key, record.locked_until, one.id)
 
     def _drop(self, index: bytes, member: bytes) -> None:
         self._drops.setdefault(self._root + index, []).append(member)
@@ -160,4 +198,10 @@ class Draft:
             *(("ZADD", key, *pairs) for key, pairs in self._adds.items()),
             *self._others,
             *(("HINCRBY", held, worker, more) for worker, more in self._held.items() if more),
+            *(self.rooms.commands() if self.rooms is not None and self.claims else ()),
         ]
+
+
+def group_of(record: Record) -> Group:
+    """Which limits it comes under."""
+    return record.task.encode(), record.limit_key.encode()

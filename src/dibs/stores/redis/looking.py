@@ -158,10 +158,12 @@ def _verb(change: Change) -> tuple[str, str]:
 
 def _tally(queue: bytes, settings: bytes, *numbers_and_oldest: Any) -> QueueCounts:
     *numbers, scheduled, oldest = numbers_and_oldest
+    ageing = values.ageing(settings)
     return QueueCounts(
         queue=queue.decode(),
         paused=b"p" in settings,
         order=Order.LIFO if b"l" in settings else Order.FIFO,
+        ageing=values.span(ageing) if ageing else None,
         states=dict(zip(_COUNTED, numbers, strict=True)),
         scheduled=scheduled,
         oldest_due=from_micros(int(oldest)) if oldest else None,

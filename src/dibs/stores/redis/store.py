@@ -14,6 +14,7 @@ from dibs.job import (
     Enqueued,
     Job,
     NewJob,
+    OnConflict,
     Order,
     Report,
     Retention,
@@ -27,8 +28,9 @@ from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
 from dibs.stores.redis.flows import FlowVerbs
 from dibs.stores.redis.keeping import Keeping
+from dibs.stores.redis.limiting import Limiting
 from dibs.stores.redis.link import Link
-from dibs.stores.redis.scripts import ADDING, LAYOUT, Script, clock, scripts
+from dibs.stores.redis.scripts import ADDING, LAYOUT, REPLACING, Script, clock, scripts
 from dibs.stores.redis.waiting import Waiting
 from dibs.stores.redis.watch import WatchClaim
 
@@ -39,7 +41,7 @@ _STEP = 1_000
 them answers for itself and can be sent again, so a call for more may be done in parts."""
 
 
-class RedisStore(Keeping, FlowVerbs):
+class RedisStore(Keeping, Limiting, FlowVerbs):
     """Jobs in Redis 6.2 or newer, or Valkey; many processes may share it."""
 
     def __init__(
@@ -75,7 +77,7 @@ class RedisStore(Keeping, FlowVerbs):
         return scripts(clock())
 
     def _watcher(self) -> WatchClaim:
-        return WatchClaim(self._link, self._scripts["sweep"])
+        return WatchClaim(self._link, self._scripts["aside"])
 
     async def setup(self) -> None:
         await check(self._link)
@@ -84,8 +86,8 @@ class RedisStore(Keeping, FlowVerbs):
         await self._waiting.close()
         await self._link.close()
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
-        return await self._waiting.wait(queues, timeout)
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
+        return await self._waiting.wait(queues, timeout, worker)
 
     # --- the life of a job ----------------------------------------------------------------------
 
@@ -95,10 +97,13 @@ class RedisStore(Keeping, FlowVerbs):
             return []
         batch = values.pack([values.new_job(job) for job in admitted])
         records = map(values.new_record, admitted)
-        there = await self._link.call(self._scripts["enqueue"], batch, LAYOUT, *records)
+        replacing = any(job.on_conflict is not OnConflict.EXISTING for job in admitted)
+        script = self._scripts[REPLACING if replacing else "enqueue"]
+        there = await self._link.call(script, batch, LAYOUT, *records)
         answers = [Enqueued(job.id, created=True) for job in admitted]
         for at in range(0, len(there), 2):
-            answers[there[at] - 1] = Enqueued(values.to_id(there[at + 1]), created=False)
+            position = there[at]
+            answers[abs(position) - 1] = Enqueued(values.to_id(there[at + 1]), created=False, changed=position < 0)
         return answers
 
     async def claim(
@@ -185,14 +190,17 @@ class RedisStore(Keeping, FlowVerbs):
     # --- queues ---------------------------------------------------------------------------------
 
     async def pause(self, queue: str) -> None:
-        await self._configure(queue, "p", True)
+        await self._configure(queue, "p", "p")
 
     async def resume(self, queue: str) -> None:
-        await self._configure(queue, "p", False)
+        await self._configure(queue, "p", "")
 
-    async def configure(self, queue: str, *, order: Order) -> None:
-        await self._configure(queue, "l", rules.order(order) is Order.LIFO)
+    async def configure(self, queue: str, *, order: Order = Order.FIFO, ageing: timedelta | None = None) -> None:
+        lifo = rules.order(order) is Order.LIFO
+        ages = rules.ageing(ageing, order)
+        setting = "l" if lifo else "" if ages is None else f"a{span_micros(ages)}"
+        await self._configure(queue, "[la]%d*", setting)
 
-    async def _configure(self, queue: str, letter: str, on: bool) -> None:
+    async def _configure(self, queue: str, replaced: str, setting: str) -> None:
         rules.name(queue, "queue")
-        await self._link.call(self._scripts["configure"], queue, letter, int(on), LAYOUT)
+        await self._link.call(self._scripts["configure"], queue, replaced, setting, LAYOUT)

@@ -1,14 +1,14 @@
 """How jobs look in Redis, and back. The positions of a record stand in ``lua/prelude.lua``."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from dibs.clock import from_micros, span_micros, to_micros
-from dibs.job import SILENT, AttemptError, Claim, Filter, Job, LogLine, Report, State
+from dibs.job import SILENT, AttemptError, Claim, Filter, Job, LogLine, OnConflict, Report, State
 from dibs.limits import PRIORITIES, Admitted, AdmittedStep, Settled
 
 STATES = {
@@ -28,6 +28,9 @@ KINDS = {
     "released": "l",
     "snoozed": "z",
 }
+
+COUNTED, ASIDE = 1, 2
+"""What the mark of a record says: see ``lua/prelude.lua``."""
 
 pack = msgspec.msgpack.Encoder(uuid_format="hex").encode
 _to_json = msgspec.json.Encoder().encode
@@ -58,11 +61,26 @@ class Record(msgspec.Struct, array_like=True):
     needs: int
     run_at: str
     created_at: str
+    unique_until: str | None = None
+    expires_at: str = ""
+    limit_key: str = ""
+    mark: int = 0
 
-    @property
-    def spent(self) -> bool:
-        """It ends when its lease expires."""
-        return bool(self.cancel_asked) or self.attempts >= self.max_attempts
+    def is_over(self, now: int) -> bool:
+        """As ``end_of`` in ``lua/life.lua``: claimable, and not to be started."""
+        if self.state == "r" and (self.cancel_asked or self.attempts >= self.max_attempts):
+            return True
+        return self.expires_at != "" and int(self.expires_at) <= now
+
+    def count(self) -> None:
+        """Under the limit of its task."""
+        self.unique_until, self.mark = self.unique_until or "", COUNTED
+
+    def packed(self) -> bytes:
+        """As it is stored: that of a plain job ends before what only others have."""
+        if self.unique_until is None:
+            return _WHOLE + pack(self)[len(_WHOLE) : -_EXTRAS]
+        return pack(self)
 
 
 class _Error(msgspec.Struct, array_like=True):
@@ -78,14 +96,22 @@ class _Error(msgspec.Struct, array_like=True):
 to_record = msgspec.msgpack.Decoder(Record).decode
 _to_error = msgspec.msgpack.Decoder(_Error).decode
 
-# The head of an array of 17, as the encoder writes it, and of the 19 that a record has: the server adds
-# run_at and created_at behind what the client packed.
-_PACKED, _WHOLE = b"\xdc\x00\x11", b"\xdc\x00\x13"
+# The head of an array of 17, as the encoder writes it, of the 19 that the record of a plain job has, and of the 23 that
+# others have: the server adds the rest behind what the client packed.
+_PACKED, _WHOLE, _LONGER = b"\xdc\x00\x11", b"\xdc\x00\x13", b"\xdc\x00\x17"
+_EXTRAS = 4
+"""Bytes of what a plain job does not have."""
+_CONFLICTS = {OnConflict.EXISTING: "", OnConflict.REPLACE: "r", OnConflict.DEBOUNCE: "d"}
 
 
 def stamp(moment: datetime) -> str:
     """A moment as 18 digits: these sort as moments do."""
     return f"{to_micros(moment):018d}"
+
+
+def span(micros: int) -> timedelta:
+    """That many microseconds."""
+    return timedelta(microseconds=micros)
 
 
 def rank(priority: int) -> str:
@@ -96,7 +122,7 @@ def rank(priority: int) -> str:
 # --- going in -----------------------------------------------------------------------------------
 
 
-def new_job(job: Admitted) -> tuple[UUID, str, str, str, str, str, str]:
+def new_job(job: Admitted) -> tuple[Any, ...]:
     """What ``enqueue.lua`` takes for one job, besides its record."""
     return (
         job.id,
@@ -106,6 +132,28 @@ def new_job(job: Admitted) -> tuple[UUID, str, str, str, str, str, str]:
         job.task,
         job.key or "",
         _to_body(job),
+        *(() if is_plain(job) else _more(job)),
+    )
+
+
+def is_plain(job: Admitted) -> bool:
+    """It has nothing that most jobs do not have."""
+    return (
+        job.unique_for is None
+        and job.expires_at is None
+        and job.limit_key is None
+        and job.on_conflict is OnConflict.EXISTING
+    )
+
+
+def _more(job: Admitted) -> tuple[Any, ...]:
+    return (
+        0 if job.unique_for is None else span_micros(job.unique_for),
+        "" if job.expires_at is None else stamp(job.expires_at),
+        job.limit_key or "",
+        _CONFLICTS[job.on_conflict],
+        0 if job.max_delay is None else span_micros(job.max_delay),
+        job.max_attempts,
     )
 
 
@@ -116,7 +164,8 @@ def _to_body(job: Admitted) -> str:
 def new_record(job: Admitted) -> bytes:
     """The record of a new job, up to where the server adds the times."""
     static = (rank(job.priority), job.max_attempts, job.queue, job.task, job.key or "", "", "", 0)
-    return _WHOLE + pack(("q", 0, 0, "", 0, 0, 0, 0, "", *static))[len(_PACKED) :]
+    head = _WHOLE if is_plain(job) else _LONGER
+    return head + pack(("q", 0, 0, "", 0, 0, 0, 0, "", *static))[len(_PACKED) :]
 
 
 def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
@@ -143,6 +192,7 @@ def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
             len(step.needs),
             "".join(needed_by[step.name]),
             int(step.name in of_adder),
+            *(() if is_plain(step.job) else _more(step.job)[1:3]),
         )
         for step in steps
     ]
@@ -219,6 +269,11 @@ def filter_of(which: Filter, states: frozenset[State], ids: Sequence[str] | None
             0 if which.flows is None else which.flows,
         )
     )
+
+
+def ageing(settings: bytes) -> int:
+    """The microseconds that the settings of a queue hold, or 0."""
+    return int(settings.partition(b"a")[2].partition(b"p")[0] or 0)
 
 
 # --- coming out ---------------------------------------------------------------------------------
@@ -309,6 +364,9 @@ def _to_job(known: Sequence[Any]) -> Job:
         result=_from_json(result) if result else None,
         errors=tuple(_attempt(_to_error(error)) for error in errors),
         key=r.key or None,
+        unique_until=from_micros(int(r.unique_until)) if r.unique_until else None,
+        expires_at=from_micros(int(r.expires_at)) if r.expires_at else None,
+        limit_key=r.limit_key or None,
         meta=meta,
         report=_to_report(report) if report else SILENT,
         flow=UUID(r.flow) if r.flow else None,

@@ -1,7 +1,8 @@
 """Waiting for work: a call from whoever brings some, and a look every second underneath.
 
 A script that brings work calls out on a channel, but only for queues that somebody marked as waited for, and
-takes the mark away: a thousand jobs for a queue make one message, and none when nobody waits.
+takes the mark away: a thousand jobs for a queue make one message, and none when nobody waits. One that asks a claim to
+end calls its worker, and notes when, so that a call that nobody heard is not lost.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ class Waiting:
         self._link = link
         self._ready = ready
         self._waiters: dict[asyncio.Event, frozenset[str]] = {}
+        self._asked: dict[str, float] = {}
+        """When a claim of each worker was last asked to end, as far as its waiters were told."""
         self._listener: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -38,24 +41,30 @@ class Waiting:
             with suppress(asyncio.CancelledError):
                 await listener
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None) -> frozenset[str]:
         """See ``Store.wait``."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         deadline = loop.time() + timeout.total_seconds()
         self._listen()
-        self._waiters[woken] = frozenset(queues)
+        self._waiters[woken] = frozenset(queues) if worker is None else frozenset((*queues, _call(worker)))
         try:
             while True:
                 woken.clear()
-                pause, *ready = await self._link.call(self._ready, *queues)
+                pause, asked, *ready = await self._link.call(self._ready, worker or "", *queues)
                 left = deadline - loop.time()
-                if ready or left <= 0:
+                if self._is_news(worker, float(asked)) or ready or left <= 0:
                     return frozenset(name.decode() for name in ready)
                 with suppress(TimeoutError):
                     shortly = max(pause / 1_000_000, _SHORTEST)
                     await asyncio.wait_for(woken.wait(), min(left, shortly))
         finally:
             del self._waiters[woken]
+
+    def _is_news(self, worker: str | None, asked: float) -> bool:
+        if worker is None or asked <= self._asked.get(worker, 0):
+            return False
+        self._asked[worker] = asked
+        return True
 
     # --- listening ------------------------------------------------------------------------------
 
@@ -77,9 +86,14 @@ class Waiting:
     async def _read(self, connection: "AbstractConnection") -> None:
         await connection.send_command("SUBSCRIBE", self._link.root + b"wake")
         while True:
-            kind, _, queue = await connection.read_response(timeout=math.inf)
+            kind, _, called = await connection.read_response(timeout=math.inf)
             # Calls made before the subscription stood went unheard: everybody looks again.
-            name = queue.decode() if kind == b"message" else None
-            for woken, queues in self._waiters.items():
-                if name is None or name in queues:
+            name = called.decode() if kind == b"message" else None
+            for woken, names in self._waiters.items():
+                if name is None or name in names:
                     woken.set()
+
+
+def _call(worker: str) -> str:
+    """What the channel calls a worker; no queue is called like this."""
+    return f"\t{worker}"

@@ -3,10 +3,12 @@
 A round looks for the first jobs in the order, watches them and the queue's settings, reads them again, and
 takes them in one transaction. If anything that decided it changed in between, the server drops the
 transaction, and the next round starts from what is there then: somebody else got ahead, so it goes on with
-the next jobs. A job's record changes with everything that happens to it, so watching records is enough.
+the next jobs. A job's record changes with everything that happens to it, so watching records is enough; where there
+are limits, what they count is watched, too.
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,11 +16,14 @@ import msgspec
 from dibs.clock import span_micros
 from dibs.job import Claim
 from dibs.stores.redis import values
-from dibs.stores.redis.draft import Candidate, Draft, Wanted, in_order
+from dibs.stores.redis.draft import Candidate, Draft, Wanted, group_of, in_order
 from dibs.stores.redis.link import Command, Link, Talk
+from dibs.stores.redis.rooms import Rooms
 from dibs.stores.redis.scripts import Script
 
 _PAGE = 1_000
+_PASSED = 100
+"""How many are looked at in one round where limits may hold some back."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -28,13 +33,24 @@ class Taken(msgspec.Struct, frozen=True):
     last: bool
 
 
+class _Look(msgspec.Struct):
+    """What one round looks for, on which connection, and when."""
+
+    talk: Talk
+    wanted: Wanted
+    now: int
+    settings: bytes
+    page: int
+    """The most candidates that are worth reading."""
+
+
 class WatchClaim:
     """Claims without scripts, in the same order and with the same effects as ``claim.lua``."""
 
-    def __init__(self, link: Link, sweep: Script) -> None:
+    def __init__(self, link: Link, aside: Script) -> None:
         self._link = link
         self._root = link.root
-        self._sweep = sweep
+        self._aside = aside
 
     def clock_command(self) -> Command:
         """What to ask the server for its time."""
@@ -71,25 +87,22 @@ class WatchClaim:
 
     async def _round(self, talk: Talk, wanted: Wanted, size: int) -> Taken | None:
         """Try to take up to ``size`` jobs; None if somebody got ahead."""
-        clock, settings, tasks = await self._ask(
+        clock, (settings, limited), lanes = await self._ask(
             talk,
             self.clock_command(),
-            ("HGET", self._root + b"settings", wanted.queue),
+            ("HMGET", self._root + b"settings", wanted.queue, ""),
             ("SMEMBERS", self._root + b"t:" + wanted.queue),
         )
         now, settings = self.read_clock(clock), settings or b""
         if b"p" in settings:
             return Taken([], last=True)
-        lifo = b"l" in settings
-        candidates = await self._expired(talk, wanted, now)
-        key = self._root + b"o:" + wanted.queue + b"\t"
-        for task in tasks:
-            if wanted.tasks is None or task in wanted.tasks:
-                candidates += await self._due(talk, key + task, now, size, lifo)
-        candidates = in_order(candidates, lifo)[:size]
+        rooms = None if limited is None else Rooms(self._root, wanted.queue, now)
+        lanes = [lane for lane in lanes if wanted.knows(lane.partition(b"\t")[0])]
+        look = _Look(talk, wanted, now, settings, page=size if rooms is None else max(size, _PASSED))
+        candidates = await self._candidates(look, lanes, rooms)
         if not candidates:
             return Taken([], last=True)
-        draft = Draft(self._root, wanted, now)
+        draft = Draft(self._root, wanted, size, now, rooms)
         if not await self._watch(talk, draft, candidates, settings):
             return None
         *_, done = await self._ask(talk, ("MULTI",), *draft.commands(), ("EXEC",))
@@ -98,9 +111,26 @@ class WatchClaim:
         for answer in done:
             if isinstance(answer, Exception):
                 raise self._link.explain(answer)
-        if draft.ending is not None:
-            await self._ask(talk, ("EVAL", self._sweep.source, 1, self._root, 1, draft.ending, wanted.queue))
-        return Taken(draft.claims, last=len(candidates) < size and not draft.stale and draft.ending is None)
+        passed = [job.decode() for job in (*draft.ending, *draft.aside)]
+        if passed or draft.robbed:
+            told = (values.pack(passed), values.pack(draft.robbed))
+            await self._ask(talk, ("EVAL", self._aside.source, 1, self._root, wanted.queue, *told))
+        exhausted = len(candidates) < look.page and not draft.stale
+        return Taken(draft.claims, last=exhausted and not passed)
+
+    async def _candidates(self, look: "_Look", lanes: list[bytes], rooms: Rooms | None) -> list[Candidate]:
+        """The first jobs in the order; with limits, all that may have to be passed before one is found."""
+        candidates = await self._expired(look)
+        if rooms is not None:
+            candidates += await self._over(look)
+            look.page += len(candidates)
+            ask = partial(self._ask, look.talk)
+            groups = {lane: (lane.partition(b"\t")[0], lane.partition(b"\t")[2]) for lane in lanes}
+            await rooms.look(ask, list(groups.values()), watch=False)
+            lanes = [lane for lane in lanes if rooms.open(groups[lane])]
+        for lane in lanes:
+            candidates += await self._due(look, lane)
+        return in_order(candidates, look.settings)[: look.page]
 
     async def _watch(self, talk: Talk, draft: Draft, candidates: list[Candidate], settings: bytes) -> bool:
         """Watch all that decides, and draft from what is there now; False if the settings changed."""
@@ -119,6 +149,9 @@ class WatchClaim:
         known = [None if text is None else values.to_record(text) for text in found]
         steps = [one.id for one, record in zip(candidates, known, strict=True) if record and record.flow]
         inputs = await self._inputs(talk, steps) if steps else {}
+        if draft.rooms is not None:
+            groups = {group_of(record) for record in known if record}
+            await draft.rooms.look(partial(self._ask, talk), groups, watch=True)
         for one, record, body in zip(candidates, known, bodies, strict=True):
             draft.consider(one, record, body, inputs.get(one.id) or {})
         return True
@@ -138,34 +171,51 @@ class WatchClaim:
 
     # --- looking --------------------------------------------------------------------------------
 
-    async def _expired(self, talk: Talk, wanted: Wanted, now: int) -> list[Candidate]:
+    async def _expired(self, look: "_Look") -> list[Candidate]:
         """Every running job of the queue whose lease has passed."""
         found: list[Candidate] = []
         for index in (b"l:", b"x:"):
             offset = 0
             while offset % _PAGE == 0:
-                key, page = self._root + index + wanted.queue, ("LIMIT", offset, _PAGE)
-                [leases] = await self._ask(talk, ("ZRANGEBYSCORE", key, "-inf", now, *page))
+                key, page = self._root + index + look.wanted.queue, ("LIMIT", offset, _PAGE)
+                [leases] = await self._ask(look.talk, ("ZRANGEBYSCORE", key, "-inf", look.now, *page))
                 found += (Candidate.from_lease(lease) for lease in leases)
                 offset += len(leases) or 1
-        return [one for one in found if wanted.tasks is None or one.task in wanted.tasks]
+        return [one for one in found if look.wanted.knows(one.task)]
 
-    async def _due(self, talk: Talk, key: bytes, now: int, size: int, lifo: bool) -> list[Candidate]:
-        """The first due jobs of one task, stepping from priority to priority over future ones."""
-        task, time = key.rpartition(b"\t")[2], b"%018d" % now
+    async def _over(self, look: "_Look") -> list[Candidate]:
+        """Queued jobs whose time to start has passed: they end also where a limit closes their lane."""
+        key = self._root + b"y:" + look.wanted.queue
+        [jobs] = await self._ask(look.talk, ("ZRANGEBYSCORE", key, "-inf", look.now, "LIMIT", 0, _PAGE))
+        if not jobs:
+            return []
+        [texts] = await self._ask(look.talk, ("MGET", *(self._root + b"j:" + job for job in jobs)))
+        found: list[Candidate] = []
+        for job, text in zip(jobs, texts, strict=True):
+            record = values.to_record(text) if text else None
+            if record and int(record.run_at) <= look.now and look.wanted.knows(record.task.encode()):
+                place = (record.priority + record.run_at).encode() + job
+                found.append(Candidate(place, record.task.encode(), expired=False))
+        return found
+
+    async def _due(self, look: "_Look", lane: bytes) -> list[Candidate]:
+        """The first due jobs of one lane, stepping from priority to priority over future ones."""
+        key, time = self._root + b"o:" + look.wanted.queue + b"\t" + lane, b"%018d" % look.now
+        lifo, ageing = b"l" in look.settings, bool(values.ageing(look.settings))
         found: list[Candidate] = []
         start = b"-"
-        while len(found) < size:
-            [head] = await self._ask(talk, ("ZRANGEBYLEX", key, start, "+", "LIMIT", 0, 1))
+        while ageing or len(found) < look.page:
+            [head] = await self._ask(look.talk, ("ZRANGEBYLEX", key, start, "+", "LIMIT", 0, 1))
             if not head:
                 break
             priority = head[0][:5]
             low, high = b"[" + priority, b"[" + priority + time + b"\xff"
-            limit = ("LIMIT", 0, size - len(found))
+            # In a queue that ages, any priority may have the first of all.
+            limit = ("LIMIT", 0, look.page if ageing else look.page - len(found))
             [places] = await self._ask(
-                talk,
+                look.talk,
                 ("ZREVRANGEBYLEX", key, high, low, *limit) if lifo else ("ZRANGEBYLEX", key, low, high, *limit),
             )
-            found += (Candidate(place, task, expired=False) for place in places)
+            found += (Candidate(place, lane, expired=False) for place in places)
             start = b"(" + priority + b"\xff"
         return found

@@ -28,7 +28,7 @@ class LabStore(RedisStore):
         return scripts(_CLOCK)
 
     def _watcher(self) -> WatchClaim:
-        return _LabWatch(self._link, self._scripts["sweep"])
+        return _LabWatch(self._link, self._scripts["aside"])
 
 
 class _LabWatch(WatchClaim):

@@ -25,6 +25,19 @@ add_steps = function(end_attempt, job, job_id, result, added, need)
     end
   end
 
+  -- A step that was to be cancelled passes that on to those that it has added, with all that follows.
+  local function cancel(new)
+    for _, step in ipairs(new) do
+      local id = step[1]
+      local r = jobs[id]
+      if steps().unfinished(r) then
+        r[CANCEL] = 1
+        leave(r, id)
+        finish(r, id, 'c')
+      end
+    end
+  end
+
   -- Succeed, and add steps to the flow before: then they are given the result like others, and the flow goes on.
   local function grow(r, id, text, new)
     local flow, mine = r[FLOW], {}
@@ -45,6 +58,9 @@ add_steps = function(end_attempt, job, job_id, result, added, need)
     end
     if running then
       call('HINCRBY', base .. 'g:' .. flow, 'open', #new)
+    end
+    if running and r[CANCEL] == 1 then
+      cancel(new)
     end
     end_attempt(r, id, 's', text)
   end

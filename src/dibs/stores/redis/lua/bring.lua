@@ -2,18 +2,21 @@
 --
 -- A step is a list: id, priority (5 digits), run_at (18 digits, or '' for now), queue, task, max_attempts, body,
 -- name, needs (names, a NUL behind each), how many they are, dependents (ids, one behind the other), 1 if it needs
--- the step that adds it, else 0
+-- the step that adds it, else 0; and of one that is not plain also: expires_at or '', limit key or ''
 
 local function make_bring()
   local names, links, queues = {}, {}, {}
 
   -- state: w or q, or c in a flow that was stopped.
   local function bring(flow, step, state)
-    local id, priority, run_at, queue, task, most, body, name, needs, unmet, others = unpack(step)
+    local id, priority, run_at, queue, task, most, body, name, needs, unmet, others, _, expires, limit_key = unpack(step)
     if run_at == '' then
       run_at = now_text
     end
     local r = { state, 0, 0, '', 0, 0, 0, 0, '', priority, most, queue, task, '', flow, name, unmet, run_at, now_text }
+    if expires then
+      r[UNIQUE], r[EXPIRES], r[LIMIT_KEY], r[MARK] = '', expires, limit_key, 0
+    end
     jobs[id], moved[id] = r, true
     put(base .. 'b:' .. id, body)
     if needs ~= '' then
@@ -29,6 +32,9 @@ local function make_bring()
     queues[queue] = true
     if state == 'q' then
       stand(queue, task, place(r, id))
+      if expires and expires ~= '' then
+        add(index_key('y', queue), expires, id)
+      end
     elseif state == 'w' then
       add(index_key('w', queue), 0, id)
     else

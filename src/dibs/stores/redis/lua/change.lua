@@ -17,6 +17,9 @@ local function cancel(r, id, force)
     return 1 -- with its flow, because of another
   end
   r[CANCEL] = 1
+  if r[STATE] == 'r' then
+    ask(r)
+  end
   if force or r[STATE] ~= 'r' then
     leave(r, id)
     r[OUTCOME] = ''

@@ -4,7 +4,7 @@
 -- answers  cmsgpack list of queues not looked at; then for each queue: name, settings or '', waiting, queued,
 --          running, succeeded, failed, cancelled, scheduled, the oldest due run_at or ''
 
-local STEPS = 5000 -- (task, priority) pairs looked at in one call, give or take a queue
+local STEPS = 5000 -- (lane, priority) pairs looked at in one call, give or take a queue
 local queues
 if ARGV[1] ~= '' then
   queues = unpack_record(ARGV[1])
@@ -15,7 +15,7 @@ else
     seen[queue] = true
   end
   for _, queue in ipairs(call('HKEYS', base .. 'settings')) do
-    if not seen[queue] then
+    if queue ~= '' and not seen[queue] then
       queues[#queues + 1] = queue
     end
   end
@@ -26,8 +26,8 @@ local steps = 0
 -- How many are queued, how many of them not due, and the oldest that is.
 local function queued(queue)
   local total, scheduled, oldest = 0, 0, ''
-  for _, task in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
-    local key = order_key(queue, task)
+  for _, lane in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+    local key = order_key(queue, lane)
     total = total + call('ZCARD', key)
     local head = call('ZRANGEBYLEX', key, '-', '+', 'LIMIT', 0, 1)[1]
     while head do

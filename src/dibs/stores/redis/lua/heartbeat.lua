@@ -30,6 +30,9 @@ for i, id in ipairs(ids) do
     local member = lease_of(r, id)
     drop(index_key('x', r[QUEUE]), member)
     add(index_key('l', r[QUEUE]), r[LOCKED], member)
+    if r[UNIQUE] then
+      count_in(r, id)
+    end
     if reports[id] then
       put(base .. 'p:' .. id, reports[id])
     end

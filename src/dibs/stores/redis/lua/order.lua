@@ -34,50 +34,37 @@ local function refill_fifo(c)
   end
 end
 
-local function refill_lifo(c)
-  while true do
-    if not c.priority then
-      local head = call('ZRANGEBYLEX', c.key, c.from, '+', 'LIMIT', 0, 1)[1]
-      if not head then
-        c.done = true
-        return
-      end
-      c.some = true
-      c.priority = sub(head, 1, 5)
-      c.upto = '[' .. c.priority .. now_text .. '\255'
-    end
-    local found = call('ZREVRANGEBYLEX', c.key, c.upto, '[' .. c.priority, 'LIMIT', 0, c.chunk)
-    local n = #found
-    if n > 0 then
-      c.buffer, c.size, c.at, c.upto = found, n, 1, '(' .. found[n]
-      return
-    end
-    c.from, c.priority = '(' .. c.priority .. '\255', nil
-  end
-end
-
-local function before(a, b, lifo)
-  if lifo then
-    local first, second = sub(a, 1, 5), sub(b, 1, 5)
-    if first ~= second then
-      return first < second
-    end
-    return sub(a, 6, 55) > sub(b, 6, 55)
-  end
+local function before_fifo(a, b)
   return sub(a, 1, 55) < sub(b, 1, 55)
 end
 
-local function cursor(key, task)
-  return { key = key, task = task, at = 1, size = 0, from = '-' }
+local function cursor(key, lane)
+  return { key = key, lane = lane, at = 1, size = 0, from = '-' }
 end
 
--- A cursor for each task that may have queued jobs, and one for those whose lease expired.
--- known: set of tasks, or nil for any.
-local function open(queue, known, limit, lifo)
+-- What a queue's settings say about its order: how a cursor is filled, which of two places comes first, and how one
+-- cursor is made several, if it has to be.
+local function order_of(settings)
+  if string.find(settings, 'l', 1, true) then
+    return newest_first()
+  end
+  local ageing = string.match(settings, 'a(%d+)')
+  return ageing and age(tonumber(ageing)) or { refill = refill_fifo, before = before_fifo }
+end
+
+-- A cursor for each lane that may have queued jobs, and one for those whose lease expired.
+-- known: set of tasks, or nil for any. rooms: see room.lua, or nil for no limits.
+local function open(queue, known, limit, order, rooms)
   local all = {}
-  for _, task in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
-    if not known or known[task] then
-      all[#all + 1] = cursor(order_key(queue, task), task)
+  for _, lane in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+    local task, limit_key = lane, nil
+    if string.find(lane, '\t', 1, true) then
+      task, limit_key = string.match(lane, '(.*)\t(.*)')
+    end
+    if (not known or known[task]) and (not rooms or rooms.open(task, limit_key)) then
+      local c = cursor(order_key(queue, lane), lane)
+      c.task, c.limit_key = task, limit_key
+      all[#all + 1] = c
     end
   end
   if call('EXISTS', base .. 'late:' .. queue) == 1 then
@@ -85,18 +72,21 @@ local function open(queue, known, limit, lifo)
     late.late = true
     all[#all + 1] = late
   end
+  if order.split then
+    all = order.split(all)
+  end
   local chunk = limit
   if #all > 1 then
     chunk = math.max(math.ceil(limit / #all), math.min(limit, 16))
   end
   for _, c in ipairs(all) do
-    c.chunk, c.refill = chunk, lifo and refill_lifo or refill_fifo
+    c.chunk, c.refill = chunk, order.refill
   end
   return all
 end
 
 -- The cursor that stands at the first due job of all, or nil.
-local function first(cursors, lifo)
+local function first(cursors, before)
   local best
   local i = 1
   while i <= #cursors do
@@ -107,7 +97,7 @@ local function first(cursors, lifo)
     if c.done and c.at > c.size then
       table.remove(cursors, i)
     else
-      if not best or before(c.buffer[c.at], best.buffer[best.at], lifo) then
+      if not best or before(c.buffer[c.at], best.buffer[best.at]) then
         best = c
       end
       i = i + 1

@@ -17,19 +17,30 @@
 --   flows                zset    every flow: id by itself
 --   ids                  zset    every id, by itself: the order of find
 --   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0
---   t:<queue>            set     tasks that may have an o:
+--   o:<queue>\t<task>\t<limit key>   the same, of those that a claim found held back by the limit of their key
+--   t:<queue>            set     lanes, which is what follows the first tab in o:, that may have jobs
 --   l:<queue>            zset    running jobs by locked_until: id, priority, run_at, task
 --   x:<queue>            zset    the same, once a claim has noticed that the lease expired
 --   late:<queue>         zset    where those stand in the order: place, task. Only hints: checked when met
 --   f:<state>:<queue>    zset    finished jobs by finished_at
---   k:<queue>            hash    busy keys: key to id
+--   k:<queue>            hash    keys of unfinished jobs: key to id
+--   u:<queue>            hash    keys of finished jobs that are to be unique for longer: key to id (32) and until when
+--                                (18) of each. An entry lives no longer than its job
+--   y:<queue>            zset    queued jobs that expire, by expires_at
+--   c:t:<task>           zset    running jobs of a limited task by locked_until: id
+--   c:k:<queue>\t<limit key>   the same, of all jobs with a limit key
+--   limits               hash    q:<queue>, k:<queue> (for each key), t:<task> to cmsgpack array, see room.lua
+--   rates                zset    q:<queue>, t:<task> by when their buckets will be full
+--   rates:<queue>        zset    the same for limit keys; one that is full is as good as none
 --   w:<queue>            zset    waiting steps: id by itself
 --   queues               set     queues that may have jobs
---   settings             hash    queue to letters: p paused, l lifo, - neither
+--   settings             hash    queue to letters: p paused, l lifo, a and microseconds: ageing, - for none of them;
+--                                '' to anything while limits are set
 --   kept:<kind>          hash    what is no job: name to rank (16) and value
 --   workers, info, held  zset, hash, hash   when seen; what it told; how many it runs
 --   sleeping             set     queues that somebody waits for
---   wake                 channel the name of a queue that may have work
+--   asked                zset    workers by when a claim of theirs was last asked to end
+--   wake                 channel the name of a queue that may have work; or, behind a tab, that of an asked worker
 --   layout               string  the version of all this
 --
 -- Strings are compared with < only where they hold digits and a-f: the server's locale has a say in it.
@@ -41,6 +52,8 @@ local now = clock()
 local STATE, ATTEMPTS, EPOCH, WORKER, LOCKED, STARTED, FINISHED = 1, 2, 3, 4, 5, 6, 7
 local CANCEL, OUTCOME, PRIORITY, MAX, QUEUE, TASK, KEY = 8, 9, 10, 11, 12, 13, 14
 local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19 -- needs: how many are not met
+-- Plain jobs end here. The others have all of these, '' for none; mark: 1 running and in c:t:, 2 queued and set aside.
+local UNIQUE, EXPIRES, LIMIT_KEY, MARK = 20, 21, 22, 23
 
 local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
 
@@ -96,16 +109,17 @@ end
 
 local order_cache = {}
 
-local function order_key(queue, task)
+-- Lane: a task; or, of those that a limit holds back, a task, a tab and a limit key.
+local function order_key(queue, lane)
   local cached = order_cache[queue]
   if not cached then
     cached = {}
     order_cache[queue] = cached
   end
-  local key = cached[task]
+  local key = cached[lane]
   if not key then
-    key = base .. 'o:' .. queue .. '\t' .. task
-    cached[task] = key
+    key = base .. 'o:' .. queue .. '\t' .. lane
+    cached[lane] = key
   end
   return key
 end
@@ -126,7 +140,8 @@ end
 
 local sets, changed, packed = { n = 0 }, {}, {}
 local drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
-local moved = {} -- steps that have been taken from one index to another, and not sent yet
+local asked -- workers, once there are any
+local moved = {} -- jobs that have been taken from one index to another and may move again, and were not sent yet
 
 local function put(key, value)
   local n = sets.n
@@ -166,8 +181,18 @@ local function stand(queue, task, where)
   end
 end
 
-local function hold(worker, more)
-  held[worker] = (held[worker] or 0) + more
+-- Where a running job that is not plain is counted for limits.
+local function count_in(r, id)
+  if r[LIMIT_KEY] ~= '' then
+    add(index_key('c:k', r[QUEUE] .. '\t' .. r[LIMIT_KEY]), r[LOCKED], id)
+  end
+  if r[MARK] == 1 then
+    add(index_key('c:t', r[TASK]), r[LOCKED], id)
+  end
+end
+
+local function hold(worker, change)
+  held[worker] = (held[worker] or 0) + change
 end
 
 local function send(command, key, list)
@@ -175,6 +200,12 @@ local function send(command, key, list)
   for from = 1, n, CHUNK do
     call(command, key, unpack(list, from, math.min(from + CHUNK - 1, n)))
   end
+end
+
+-- Whoever runs the job learns that it is to end.
+local function ask(r)
+  asked = asked or {}
+  asked[r[WORKER]] = true
 end
 
 local function send_sets()
@@ -213,80 +244,12 @@ local function flush()
   for queue in pairs(woken) do
     wake(queue)
   end
-end
-
--- what happens to a job -------------------------------------------------------------------------
-
--- Take the job out of the index that its state put it in.
-local function leave(r, id)
-  local state, queue = r[STATE], r[QUEUE]
-  if moved[id] then
-    flush() -- what is taken away goes out before what is added, so a second move must not join the first
-    sets, changed, moved = { n = 0 }, {}, {}
-    drops, adds, lanes, held, woken = {}, {}, {}, {}, {}
-  end
-  if state == 'q' then
-    drop(order_key(queue, r[TASK]), place(r, id))
-  elseif state == 'r' then
-    local lease = lease_of(r, id)
-    drop(index_key('l', queue), lease)
-    drop(index_key('x', queue), lease)
-    hold(r[WORKER], -1)
-  elseif state == 'w' then
-    drop(index_key('w', queue), id)
-  else
-    drop(index_key('f:' .. state, queue), id)
+  for worker in pairs(asked or {}) do
+    local before = tonumber(call('ZSCORE', base .. 'asked', worker) or 0)
+    call('ZADD', base .. 'asked', math.max(now, before + 1), worker)
+    call('PUBLISH', base .. 'wake', '\t' .. worker)
   end
 end
 
-local function free_key(r, id)
-  local key = r[KEY]
-  if key ~= '' and call('HGET', base .. 'k:' .. r[QUEUE], key) == id then
-    call('HDEL', base .. 'k:' .. r[QUEUE], key)
-  end
-end
-
-local steps -- what follows for the flow of a step; see steps.lua
-
--- Both of these come behind leave(). alone: without what follows.
-local function finish(r, id, state, alone)
-  r[STATE], r[FINISHED], r[LOCKED] = state, now, 0
-  add(index_key('f:' .. state, r[QUEUE]), now, id)
-  free_key(r, id)
-  save(id)
-  if r[FLOW] ~= '' then
-    moved[id] = true
-    if not alone then
-      steps().ended(r, id)
-    end
-  end
-end
-
-local function put_back(r, id, run_at)
-  r[STATE], r[RUN_AT], r[LOCKED] = 'q', run_at, 0
-  stand(r[QUEUE], r[TASK], place(r, id))
-  save(id)
-  if r[FLOW] ~= '' then
-    moved[id] = true
-  end
-end
-
-local function blame(r, id, problem, traceback)
-  local list = base .. 'e:' .. id
-  call('RPUSH', list, pack({ r[ATTEMPTS], r[EPOCH], r[WORKER], r[STARTED], now, problem, traceback }))
-  call('LTRIM', list, -10, -1)
-end
-
--- Close the books on an attempt whose lease expired. True if the job may run again.
-local function recover(r, id)
-  leave(r, id)
-  blame(r, id, 'lease expired', '')
-  if r[CANCEL] == 1 then
-    finish(r, id, 'c')
-  elseif r[ATTEMPTS] >= r[MAX] then
-    finish(r, id, 'f')
-  else
-    return true
-  end
-  return false
-end
+-- Made by the parts that are called like this, where a verb needs them.
+local more, steps, add_steps, replace

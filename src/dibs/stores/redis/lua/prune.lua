@@ -20,18 +20,46 @@ local ids = {}
 for i, entry in ipairs(found) do
   ids[i] = entry[2]
 end
-if call('EXISTS', base .. 'flows') == 1 then -- or none of them can be a step
+-- Otherwise none of them is a step, nor are their keys busy.
+local function may_matter()
+  for _, queue in ipairs(queues) do
+    if call('EXISTS', base .. 'u:' .. queue) == 1 then
+      return true
+    end
+  end
+  return call('EXISTS', base .. 'flows') == 1
+end
+
+if may_matter() then
   load(ids)
 end
+needs_no_memory()
 for _, entry in ipairs(found) do
-  drop(entry[1], entry[2])
-  remove(jobs[entry[2]], entry[2])
+  local r, id = jobs[entry[2]], entry[2]
+  if r and r[UNIQUE] and r[UNIQUE] ~= '' then
+    more().close_window(r, id)
+  end
+  drop(entry[1], id)
+  remove(r, id)
 end
 unlink()
-needs_no_memory()
 flush()
 
+-- Buckets that are full are as good as none.
+local function forget_buckets(key)
+  local full = call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, 1000)
+  if #full > 0 then
+    call('ZREM', key, unpack(full))
+  end
+end
+
+forget_buckets(base .. 'rates')
+for _, queue in ipairs(queues) do
+  forget_buckets(base .. 'rates:' .. queue)
+end
+
 local unseen = string.format('%.0f', now - tonumber(ARGV[2]))
+call('ZREMRANGEBYSCORE', base .. 'asked', '-inf', unseen)
 for _, worker in ipairs(call('ZRANGEBYSCORE', base .. 'workers', '-inf', unseen, 'LIMIT', 0, 1000)) do
   if tonumber(call('HGET', base .. 'held', worker) or 0) <= 0 then
     call('ZREM', base .. 'workers', worker)
@@ -40,16 +68,16 @@ for _, worker in ipairs(call('ZRANGEBYSCORE', base .. 'workers', '-inf', unseen,
 end
 
 local function empty(queue)
-  for _, part in ipairs({ 'l:', 'x:', 'w:', 'f:s:', 'f:f:', 'f:c:' }) do
+  for _, part in ipairs({ 'l:', 'x:', 'w:', 'f:s:', 'f:f:', 'f:c:', 'rates:' }) do
     if call('EXISTS', base .. part .. queue) == 1 then
       return false
     end
   end
-  for _, task in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
-    if call('EXISTS', order_key(queue, task)) == 1 then
+  for _, lane in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+    if call('EXISTS', order_key(queue, lane)) == 1 then
       return false
     end
-    call('SREM', base .. 't:' .. queue, task)
+    call('SREM', base .. 't:' .. queue, lane)
   end
   return true
 end

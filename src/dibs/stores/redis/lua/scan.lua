@@ -66,9 +66,9 @@ local function indexes()
   end
   local function consider_state(state, queue)
     if state == 'q' then
-      for _, task in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
-        if not tasks or tasks[task] then
-          consider(order_key(queue, task), 24, 55)
+      for _, lane in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+        if not tasks or tasks[string.match(lane, '^[^\t]+')] then
+          consider(order_key(queue, lane), 24, 55)
         end
       end
     elseif state == 'r' then

@@ -6,7 +6,6 @@
 -- A server makes the functions of a script anew in each call. So these are made when the first step is met: plain
 -- jobs do not pay for them.
 
-local add_steps -- see add.lua
 local made
 
 steps = function()
@@ -22,7 +21,7 @@ steps = function()
     return state == 'w' or state == 'q' or state == 'r'
   end
 
-  -- The states of jobs by id, as they are now. A packed record is not taken apart for it: an array of 19 begins
+  -- The states of jobs by id, as they are now. A packed record is not taken apart for it: an array of 16 or more begins
   -- with three bytes, and a string of one letter with one. With open, records of unfinished jobs are loaded.
   local function states_of(ids, open)
     local states = {}
@@ -138,6 +137,7 @@ steps = function()
     end
     r[CANCEL] = 1
     if r[STATE] == 'r' then
+      ask(r)
       save(id)
       return 0
     end
