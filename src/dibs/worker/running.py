@@ -294,7 +294,7 @@ class Runner:
     def lost(self, run: Run) -> None:
         """Count it, say it once."""
         self._stats.lost += 1
-        self._tally.lost(run)
+        self._tally.ended(run, "lost")
         log.warning("job %s (%s, epoch %d): the lease is lost, somebody else may run it", run.id, run.task, run.epoch)
         self._hooks.fire("lost", run, None)
 
