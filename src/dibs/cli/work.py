@@ -18,8 +18,8 @@ from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
-from dibs.telemetry import exposition, fleet
-from dibs.telemetry.serving import MetricsServer
+from dibs.telemetry import exposition
+from dibs.telemetry.exposition import FLEET
 from dibs.worker import Stats, Worker, run_with_signals
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
@@ -83,6 +83,7 @@ def work(**given: Any) -> None:
     app = load_app(given["app"])
     app.on("startup")(ready)
     worker = _worker(app, given)
+    logs.belongs_to(worker.name)
     if given["drain"]:
         run(_reach(app))
     with _metrics(worker, given):
@@ -131,15 +132,18 @@ def _run(worker: Worker) -> Stats:
 @contextmanager
 def _metrics(worker: Worker, given: Mapping[str, Any]) -> Iterator[None]:
     """Serve the worker's metrics while it runs: at a port of its own, or at the one of its supervisor."""
-    line = fleet.inherited()
-    server: fleet.FleetServer | MetricsServer | None = None
-    if line is not None:
-        server = fleet.FleetServer(worker, line, int(os.environ[NUMBER_VARIABLE]))
-    elif given["metrics_port"] is not None:
-        server = MetricsServer(worker, given["metrics_host"], given["metrics_port"])
-    if server is None:
+    if given["metrics_port"] is None and FLEET not in os.environ:
         yield
         return
+    from dibs.telemetry import fleet  # a server's worth of imports, for those who want one
+    from dibs.telemetry.serving import MetricsServer
+
+    line = fleet.inherited()
+    server: fleet.FleetServer | MetricsServer
+    if line is not None:
+        server = fleet.FleetServer(worker, line, int(os.environ[NUMBER_VARIABLE]))
+    else:
+        server = MetricsServer(worker, given["metrics_host"], given["metrics_port"])
     server.start()
     try:
         yield
@@ -153,9 +157,13 @@ def _metrics(worker: Worker, given: Mapping[str, Any]) -> Iterator[None]:
 def _supervised(given: Mapping[str, Any]) -> int:
     if given["url"] is not None and scheme_of(given["url"]) == "memory":
         raise ConfigurationError("memory:// lives in one process: leave out --processes, or use sqlite:///jobs.db")
+    host, port, processes = given["metrics_host"], given["metrics_port"], given["processes"]
     with ExitStack() as stack:
-        host, port, processes = given["metrics_host"], given["metrics_port"], given["processes"]
-        fds = [] if port is None else [stack.enter_context(fleet.shared(host, port, processes))]
+        fds = []
+        if port is not None:
+            from dibs.telemetry import fleet
+
+            fds.append(stack.enter_context(fleet.shared(host, port, processes)))
         return supervise(_command(given), processes, finite=given["drain"], fds=fds)
 
 

@@ -5,7 +5,6 @@ Nothing here imports Prometheus' client, OpenTelemetry or Starlette before it is
 
 from dibs.telemetry.asks import ask_to_stop, asked_to_stop
 from dibs.telemetry.series import Depth, Point, Series, samples
-from dibs.telemetry.serving import MetricsServer
 from dibs.telemetry.tally import Figures
 from dibs.telemetry.traces import OpenTelemetry
 from dibs.telemetry.web import metrics_routes
@@ -13,7 +12,6 @@ from dibs.telemetry.web import metrics_routes
 __all__ = [
     "Depth",
     "Figures",
-    "MetricsServer",
     "OpenTelemetry",
     "Point",
     "Series",

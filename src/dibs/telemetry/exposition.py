@@ -6,6 +6,9 @@ from typing import Any
 from dibs.errors import ConfigurationError
 from dibs.telemetry.metrics import Family
 
+FLEET = "DIBS_METRICS"
+"""The variable that tells a child of a supervisor where to serve; see ``dibs.telemetry.fleet``."""
+
 
 def require() -> None:
     """A ConfigurationError if prometheus-client is not installed."""

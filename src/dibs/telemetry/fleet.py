@@ -17,12 +17,11 @@ from typing import TypeVar
 
 import msgspec
 
+from dibs.telemetry.exposition import FLEET
 from dibs.telemetry.health import Health
 from dibs.telemetry.metrics import Watched, together, unpack
 from dibs.telemetry.serving import Answer, Door, OwnPages, announce, listen, probed, scraped
 
-VARIABLE = "DIBS_METRICS"
-"""Tells a child where to serve."""
 PATIENCE = 2.0
 """Seconds that another process has to answer."""
 _LONGEST = 80
@@ -46,17 +45,17 @@ def shared(host: str, port: int, processes: int) -> Iterator[int]:
     folder = tempfile.mkdtemp(prefix="dibs-", dir=where if len(where) < _LONGEST else "/tmp")  # noqa: S108
     try:
         with listen(host, port) as door:
-            os.environ[VARIABLE] = msgspec.json.encode(Line(door.fileno(), folder, processes)).decode()
+            os.environ[FLEET] = msgspec.json.encode(Line(door.fileno(), folder, processes)).decode()
             announce(door)
             yield door.fileno()
     finally:
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(FLEET, None)
         rmtree(folder, ignore_errors=True)
 
 
 def inherited() -> Line | None:
     """In a child: what its supervisor has opened, if it has."""
-    given = os.environ.pop(VARIABLE, None)
+    given = os.environ.pop(FLEET, None)
     return None if given is None else msgspec.json.decode(given, type=Line)
 
 

@@ -44,10 +44,12 @@ class OpenTelemetry:
     def __init__(self, provider: "TracerProvider | None" = None, *, same_trace: bool = True) -> None:
         try:
             from opentelemetry import trace
+            from opentelemetry.context import Context
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ModuleNotFoundError:
             raise ConfigurationError("traces need opentelemetry-api: pip install 'dibs[otel]'") from None
         self._trace = trace
+        self._root = Context()
         self._tracer = trace.get_tracer("dibs", __version__, provider)
         self._propagator = TraceContextTextMapPropagator()
         self._same_trace = same_trace
@@ -100,7 +102,7 @@ class OpenTelemetry:
         parent = contexts[0] if self._same_trace and len(contexts) == 1 else None
         with self._tracer.start_as_current_span(
             f"process {attempt.queue}",
-            context=parent,
+            context=parent or self._root,  # a worker that was started in a span of its own is none of its business
             kind=self._trace.SpanKind.CONSUMER,
             attributes=_about(attempt),
             links=links,
@@ -126,9 +128,7 @@ class OpenTelemetry:
         carried = meta.get(CARRIED)
         if not isinstance(carried, Mapping):
             return None
-        from opentelemetry.context import Context
-
-        return self._propagator.extract(carried, Context())
+        return self._propagator.extract(carried, self._root)
 
     def _links(self, contexts: "Iterable[Context | None]") -> "list[Link]":
         found = {}

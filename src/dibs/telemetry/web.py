@@ -1,4 +1,4 @@
-"""``/metrics``, ``/healthz`` and ``/readyz`` of a server: what is in the store. Needs ``dibs[web]`` and ``dibs[metrics]``."""
+"""``/metrics``, ``/healthz`` and ``/readyz`` of a server: what is in the store. Needs ``dibs[web,metrics]``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
