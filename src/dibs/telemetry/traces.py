@@ -128,7 +128,8 @@ class OpenTelemetry:
         carried = meta.get(CARRIED)
         if not isinstance(carried, Mapping):
             return None
-        return self._propagator.extract(carried, self._root)
+        texts = {name: text for name in _FIELDS if isinstance(text := carried.get(name), str)}
+        return self._propagator.extract(texts, self._root)
 
     def _links(self, contexts: "Iterable[Context | None]") -> "list[Link]":
         found = {}

@@ -12,7 +12,7 @@ from dibs.outcome import Outcome, Retry, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.telemetry.health import Vitals
-from dibs.telemetry.samples import Sampler
+from dibs.telemetry.sampler import Sampler
 from dibs.telemetry.tally import Tally
 from dibs.worker.claiming import Claimer
 from dibs.worker.ending import end
