@@ -15,7 +15,7 @@ from dibs.stores.memory import MemoryStore
 from dibs.stores.sqlite import SQLiteStore
 from dibs.telemetry import ask_to_stop, asked_to_stop, slots
 from dibs.telemetry.sampler import Sampler, tidy
-from dibs.telemetry.samples import samples
+from dibs.telemetry.series import samples
 from dibs.telemetry.tally import Tally
 from dibs.testing.clock import START, FakeClock
 from tests.unit.working import Shop, until

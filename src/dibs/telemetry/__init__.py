@@ -4,7 +4,7 @@ Nothing here imports Prometheus' client, OpenTelemetry or Starlette before it is
 """
 
 from dibs.telemetry.asks import ask_to_stop, asked_to_stop
-from dibs.telemetry.samples import Depth, Point, Series
+from dibs.telemetry.series import Depth, Point, Series, samples
 from dibs.telemetry.tally import Figures
 from dibs.telemetry.traces import OpenTelemetry
 from dibs.telemetry.web import metrics_routes
@@ -18,4 +18,5 @@ __all__ = [
     "ask_to_stop",
     "asked_to_stop",
     "metrics_routes",
+    "samples",
 ]
