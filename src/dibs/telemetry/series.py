@@ -102,9 +102,7 @@ def _read(kept: Mapping[str, Mapping[str, Any]], queue: str | None, task: str | 
     for packed in kept.values():
         found = slots.add(found, slots.unpack(packed))
     return {
-        place: figures
-        for place, figures in found.items()
-        if queue in (None, place[0]) and task in (None, place[1])
+        place: figures for place, figures in found.items() if queue in (None, place[0]) and task in (None, place[1])
     }
 
 

@@ -96,7 +96,7 @@ class Sampler:
         """How much is in the queues: every minute while we work, else in every slot; whoever comes first."""
         assert self._slot is not None
         minute = kept.now.astimezone(UTC).replace(second=0, microsecond=0)
-        moves = sum(figures.started + figures.ended for figures in self._written.values())
+        moves = sum(figures.moves for figures in self._written.values())
         due = minute if moves != self._moves else self._slot
         if self._measured_at is not None and self._measured_at >= due:
             return
