@@ -214,7 +214,7 @@ async def test_a_limit_is_set_shown_and_taken_away(office: Office) -> None:
     await office.ask("PUT", "/api/limits", {"task": "add", "concurrency": 0})
     [queue, task] = await office.get("/api/limits")
     assert (queue["queue"], queue["concurrency"], queue["rate"]) == ("mail", 2, {"count": 10, "per": 60.0})
-    assert (task["task"], task["concurrency"], task["running"]) == ("add", 0, 0)
+    assert (task["task"], task["concurrency"], task["running"], task["by"]) == ("add", 0, 0, "operator")
     await office.add(queue="mail")
     assert (await office.get("/api/queues/mail"))["limits"] == [queue]
     await office.ask("DELETE", "/api/limits", task="add")
@@ -321,8 +321,7 @@ async def test_equal_failures_are_one_row_that_can_be_requeued(office: Office) -
 async def test_samples_of_workers_are_shown(office: Office) -> None:
     store = await office.app.store()
     figures = Figures(started=3, succeeded=1, failed=2)
-    for seconds in (0.1, 0.2, 5.0):
-        figures.ran.add(seconds)
+    figures.ran.add_like((0.1, 0.2, 5.0), 3)
     slot = slots.begin((await store.kept(())).now)
     await store.keep(slots.sample(slot), {"w": slots.pack({("mail", "pay"): figures})})
     await store.keep(slots.depth(slot), {slots.name(slot): {"mail": {"due": 4, "scheduled": 2}}})

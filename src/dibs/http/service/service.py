@@ -5,8 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from dibs import why as reasons
 from dibs.admin import LOOKED_AT, Admin
 from dibs.app import App
@@ -25,13 +23,14 @@ from dibs.http.service.tallies import (
     samples_shown,
     tally,
     task_shown,
-    with_served,
 )
 from dibs.job import Filter, FlowState, Job, NewJob, QueueCounts, State
+from dibs.limiting import RunTimeLimits, limit_in_words
 from dibs.opened import Opened
+from dibs.overview import queues_of
 from dibs.redaction import Redaction
 from dibs.schedules import Schedules
-from dibs.scope import Limit, Rate, Scope
+from dibs.scope import Rate
 from dibs.store import Store
 from dibs.stores import open_store
 from dibs.task import Tasks
@@ -149,7 +148,7 @@ class Service:
         """What is not said is as the task says, or as usual."""
         said = {
             field: value
-            for field in ("queue", "priority", "max_attempts", "key", "run_at")
+            for field in ("queue", "priority", "max_attempts", "key", "run_at", "expires_at", "limit_key")
             if (value := getattr(given, field, None)) is not None
         }
         known = None if self.app is None else self.app.tasks.by_name.get(given.task)
@@ -210,16 +209,16 @@ class Service:
         counts, at = await self.counts()
         workers = await (await self.admin()).workers()
         measured = await self.series(timedelta(minutes=10))
-        limits = await self.limits()
+        limits, queues = await self._limits().list(), queues_of(counts, workers)
         listed = await self._schedules().list(ticks=1)
         return overview(
             now=self.clock(),
             counted_at=at,
             url=self.url,
-            queues=[queue_shown(one, workers, limits) for one in with_served(counts, workers)],
+            queues=[queue_shown(one, [shown.limit(limit) for limit in limits]) for one in queues],
             workers=workers,
             series=measured,
-            findings=findings(counts, workers, listed, self.clock()),
+            findings=findings(queues, workers, listed, limits, self.clock()),
         )
 
     async def tasks(self) -> list[data.TaskShown]:
@@ -252,7 +251,7 @@ class Service:
         counts, _ = await self.counts()
         workers = await (await self.admin()).workers()
         limits = await self.limits()
-        return [queue_shown(one, workers, limits) for one in with_served(counts, workers)]
+        return [queue_shown(one, limits) for one in queues_of(counts, workers)]
 
     async def queue(self, name: str) -> data.QueueShown:
         """One of them."""
@@ -278,18 +277,24 @@ class Service:
 
     async def limits(self) -> list[data.LimitShown]:
         """Every limit that is set."""
-        return [shown.limit(use) for use in await (await self.store()).limits()]
+        return [shown.limit(use) for use in await self._limits().list()]
 
     async def limit(self, given: data.LimitGiven, actor: str) -> None:
-        """Set a limit in place of what was set; one that says nothing takes it away."""
-        scope = Scope(queue=given.queue, task=given.task, each_key=given.each_key)
+        """Set a limit in place of what was set or is in the code; one that says nothing takes it away again."""
+        scope: dict[str, Any] = {"queue": given.queue, "task": given.task, "each_key": given.each_key}
         rate = None if given.rate is None else Rate(given.rate.count, timedelta(seconds=given.rate.per))
-        none = given.concurrency is None and rate is None
-        limit = None if none else Limit(concurrency=given.concurrency, rate=rate)
-        await (await self.store()).limit(scope, limit, rank=0 if none else OPERATOR_RANK)
-        where = f"queue {given.queue}" if given.queue is not None else f"task {given.task}"
-        told = "take away limit" if none else f"limit {msgspec.json.encode(limit).decode()}"
-        await self._done(actor, told, where + (", each key" if given.each_key else ""))
+        where = (f"queue {given.queue}" if given.queue is not None else f"task {given.task}") + (
+            ", each key" if given.each_key else ""
+        )
+        if given.concurrency is None and rate is None:
+            await self._limits().reset(**scope)
+            await self._done(actor, "reset limit", where)
+        else:
+            limit = await self._limits().set(**scope, concurrency=given.concurrency, rate=rate)
+            await self._done(actor, f"limit to {limit_in_words(limit)}", where)
+
+    def _limits(self) -> RunTimeLimits:
+        return RunTimeLimits(self.store, {} if self.app is None else self.app.tasks.limits)
 
     async def _done(self, actor: str, action: str, target: str, count: int | None = None) -> None:
         self._changed()
@@ -408,7 +413,3 @@ class Service:
     def events(self, job: UUID | None = None, flow: UUID | None = None) -> AsyncIterator[data.Event]:
         """What changes, as it changes: counts, workers, jobs that ended, batches; and one job or flow, if named."""
         return self.news.listen(job, flow)
-
-
-OPERATOR_RANK = 1
-"""Limits that an operator sets stay, whatever code declares."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from dibs.admin import Worker
 from dibs.http.service.data import (
     ErrorShown,
     FlowDetail,
@@ -23,10 +22,11 @@ from dibs.http.service.data import (
     WorkerShown,
 )
 from dibs.job import FINISHED, Flow, Job, State
+from dibs.limiting import SetLimit
+from dibs.overview import Worker
 from dibs.redaction import Redaction
 from dibs.schedule import Schedule, rhythm
 from dibs.schedules import Listed
-from dibs.scope import LimitUse
 
 ARGUMENTS = 200
 """So many characters of a job's arguments are shown in a list."""
@@ -160,7 +160,7 @@ def running(job: Job, now: datetime) -> RunningJob:
     )
 
 
-def limit(use: LimitUse) -> LimitShown:
+def limit(use: SetLimit) -> LimitShown:
     rate = use.limit.rate
     return LimitShown(
         queue=use.scope.queue,
@@ -170,6 +170,7 @@ def limit(use: LimitUse) -> LimitShown:
         rate=None if rate is None else RateShown(count=rate.count, per=rate.per.total_seconds()),
         running=use.running,
         next_start=use.next_start,
+        by=use.by,
     )
 
 

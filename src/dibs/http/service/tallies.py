@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dibs.admin import Worker, health_of
+from dibs import health
 from dibs.http.service import data, search
-from dibs.job import NOT_STARTED, Filter, Order, QueueCounts, State
+from dibs.job import NOT_STARTED, Filter, State
+from dibs.limiting import SetLimit
+from dibs.overview import Queue, Worker
 from dibs.redaction import safe_url
 from dibs.schedules import Listed
 from dibs.store import Store
@@ -55,30 +57,18 @@ def task_shown(
     )
 
 
-def with_served(counts: Sequence[QueueCounts], workers: Iterable[Worker]) -> list[QueueCounts]:
-    """A queue that has nothing but a live worker is a queue, too."""
-    known = {one.queue for one in counts}
-    served = {queue for worker in workers if worker.live for queue in worker.queues or ()} - known
-    return sorted([*counts, *(_empty(name) for name in served)], key=lambda one: one.queue)
-
-
-def _empty(name: str) -> QueueCounts:
-    none = dict.fromkeys(State, 0)
-    return QueueCounts(queue=name, paused=False, order=Order.FIFO, states=none, scheduled=0, oldest_due=None)
-
-
-def queue_shown(one: QueueCounts, workers: Iterable[Worker], limits: Iterable[data.LimitShown]) -> data.QueueShown:
+def queue_shown(one: Queue, limits: Iterable[data.LimitShown]) -> data.QueueShown:
     return data.QueueShown(
-        name=one.queue,
+        name=one.name,
         paused=one.paused,
         order=one.order,
         ageing=None if one.ageing is None else one.ageing.total_seconds(),
         states=one.states,
-        due=one.states[State.QUEUED] - one.scheduled,
+        due=one.due,
         scheduled=one.scheduled,
         oldest_due=one.oldest_due,
-        workers=tuple(worker.name for worker in workers if worker.live and worker.serves(one.queue)),
-        limits=tuple(limit for limit in limits if limit.queue == one.queue),
+        workers=one.workers,
+        limits=tuple(limit for limit in limits if limit.queue == one.name),
     )
 
 
@@ -117,15 +107,25 @@ def overview(
 
 
 def findings(
-    counts: Sequence[QueueCounts], workers: Sequence[Worker], schedules: Sequence[Listed], now: datetime
+    queues: Sequence[Queue],
+    workers: Sequence[Worker],
+    schedules: Sequence[Listed],
+    limits: Iterable[SetLimit],
+    now: datetime,
 ) -> list[data.Finding]:
     """What an operator should know, the worst first."""
     worst = {"fail": 0, "warn": 1, "ok": 2}
+    limited = {limit.scope.queue or "" for limit in limits if _no_room(limit)}
     found = [
         data.Finding(level=one.level.value, about=one.check, text=one.text, advice=one.fix)
-        for one in health_of(counts, workers, schedules, now)
+        for one in health.findings(queues, workers, schedules, limited, now)
     ]
     return sorted(found, key=lambda one: worst[one.level])
+
+
+def _no_room(limit: SetLimit) -> bool:
+    most = limit.limit.concurrency
+    return limit.next_start is not None or (most is not None and limit.running is not None and limit.running >= most)
 
 
 # --- what workers measured --------------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ BAD: tuple[Any, ...] = (
     Rate(1, timedelta(0)),
     Rate(1, timedelta(microseconds=999)),
     Rate(1, timedelta(days=1, microseconds=1)),
-    Rate(1, 5),  # type: ignore[arg-type]
+    Rate(1, "5"),  # type: ignore[arg-type]
     Rate(1_001, timedelta(milliseconds=1)),
 )
 

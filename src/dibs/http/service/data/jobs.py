@@ -159,6 +159,8 @@ class NewJobGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run_at: Moment | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
     key: Name | None = None
+    limit_key: Name | None = None
+    expires_at: Moment | None = None
 
 
 class Sent(Value, frozen=True, kw_only=True):

@@ -28,6 +28,8 @@ class LimitShown(Value, frozen=True, kw_only=True):
     running: int | None
     """Null where each key has its own."""
     next_start: datetime | None
+    by: Literal["code", "operator"]
+    """Who set it: what an operator sets stays, whatever the code says."""
 
 
 class RateGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True):
