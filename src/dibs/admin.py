@@ -35,6 +35,7 @@ from dibs.job import (
 )
 from dibs.limiting import RunTimeLimits, has_no_room
 from dibs.overview import LIVE, Queue, Worker, queues_of, total, worker_of
+from dibs.redaction import Redaction
 from dibs.schedules import Schedules
 from dibs.store import CHUNK, Store
 from dibs.stores.doctor import Finding, ok, warn
@@ -64,9 +65,21 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Admin:
     """An operator's verbs over one store."""
 
-    def __init__(self, store: Store, clock: Clock = system_clock) -> None:
+    def __init__(self, store: Store, clock: Clock = system_clock, redaction: Redaction | None = None) -> None:
+        """``redaction``: what an app marks as secret, if one is known here."""
         self.store = store
         self.clock = clock
+        self._redaction = redaction or Redaction()
+
+    async def redaction(self) -> Redaction:
+        """What is never shown: what the app marks that is known here, and what workers tell that theirs do.
+
+        The verbs below give jobs as they are: whoever shows them to somebody shows them through this.
+        """
+        known = self._redaction
+        for worker in await self.store.workers():
+            known = known.plus(Redaction.heard(worker.info.get("redact")))
+        return known
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
@@ -235,12 +248,15 @@ class Admin:
         failures: Sequence[Job] = ()
         if total(queues, State.FAILED):
             failures = (await self.page(Filter(states=(State.FAILED,)), limit=100)).jobs
+        hide = (await self.redaction()).job
+        running = sorted(running, key=lambda job: job.started_at or job.created_at)[:jobs]
+        failures = sorted(failures, key=lambda job: job.finished_at or job.created_at, reverse=True)[:jobs]
         return Snapshot(
             at=self.clock(),
             queues=tuple(queues),
             workers=tuple(workers),
-            running=tuple(sorted(running, key=lambda job: job.started_at or job.created_at)[:jobs]),
-            failures=tuple(sorted(failures, key=lambda job: job.finished_at or job.created_at, reverse=True)[:jobs]),
+            running=tuple(hide(job) for job in running),
+            failures=tuple(hide(job) for job in failures),
         )
 
     async def health(self) -> list[Finding]:

@@ -68,17 +68,6 @@ class Redaction(msgspec.Struct, frozen=True):
         """The value with all that is marked hidden."""
         return self._walk(value, self._marked(task), set())
 
-    def secrets(self, job: Job) -> set[str]:
-        """The values of a job that are hidden, as they would stand in a text."""
-        found = set[str]()
-        for each in (job.args, job.inputs, job.meta, job.result):
-            self._walk(each, self._marked(job.task), found)
-        return found
-
-    def text(self, text: str, secrets: Iterable[str] = ()) -> str:
-        """The text without those values, and without passwords of URLs."""
-        return safe_text(text, sorted(secrets, key=len, reverse=True))
-
     def job(self, job: Job) -> Job:
         """The job as it may be shown: marked values are hidden, also where its errors and its log repeat them."""
         marked, found = self._marked(job.task), set[str]()

@@ -346,14 +346,16 @@ async def test_events_tell_how_everything_is_and_then_what_changes(office: Offic
     service.news.every = 0.01
     events = service.events(job=UUID(id))
     seen: dict[str, Any] = {}
+    draining: list[asyncio.Task[Any]] = []
     async for event in events:
         seen[event.name] = event.data
         if event.name == "job" and event.data.state is State.QUEUED:
-            asyncio.create_task(office.app.drain())  # noqa: RUF006 - the events tell when it is done
+            draining.append(asyncio.create_task(office.app.drain()))
         if "ended" in seen and seen["job"].state is State.SUCCEEDED:
             break
     assert [job["id"] for job in seen["ended"]["jobs"]] == [UUID(id)]
     assert {"counts", "workers"} <= seen.keys()
+    await asyncio.gather(*draining)
     await events.aclose()  # type: ignore[attr-defined]
 
 

@@ -218,6 +218,6 @@ async def test_a_hundred_entries_more_than_are_kept_are_forgotten(desk: Desk, mo
 @pytest.mark.parametrize("store", ["sqlite"])
 async def test_claims_go_on_while_many_are_cancelled_and_memory_is_bounded(store: str, tmp_path: Path) -> None:
     """The small one; ``bench/admin.py`` does it with 100,000 and judges the rate of claims, too."""
-    result = await measure(f"sqlite:///{tmp_path}/jobs.db?migrate=auto", jobs=3_000, seconds=0.3)
+    result = await measure(f"sqlite:///{tmp_path}/jobs.db?migrate=auto", jobs=3_000, window=0.2)
     assert result.done == result.cancelled == 3_000 and result.left == 0
     assert result.claimed_meanwhile > 0 and result.grown < 50 * 2**20

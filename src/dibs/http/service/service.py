@@ -101,10 +101,7 @@ class Service:
         return self._own.plus(told)
 
     async def _told_by_workers(self) -> Redaction:
-        told = Redaction()
-        for worker in await (await self.store()).workers():
-            told = told.plus(Redaction.heard(worker.info.get("redact")))
-        return told
+        return await (await self.admin()).redaction()
 
     def _changed(self) -> None:
         self._counts.forget()
@@ -131,11 +128,9 @@ class Service:
 
     async def why(self, id: UUID) -> data.Why:
         """What keeps a job from running."""
-        job, redaction = await self._job(id), await self.redaction()
-        found = await reasons.why(await self.store(), id, self.clock())
-        secrets = redaction.secrets(job)
-        fields = {name: getattr(found, name) for name in data.Why.__struct_fields__}
-        return data.Why(**fields | {"sentence": redaction.text(found.sentence, secrets)})
+        await self._job(id)
+        found = await reasons.why(await self.store(), id, self.clock(), await self.redaction())
+        return data.Why(**{name: getattr(found, name) for name in data.Why.__struct_fields__})
 
     async def enqueue(self, given: data.NewJobGiven, actor: str) -> data.Sent:
         """Store a job; the task checks its arguments, if this program knows it."""
