@@ -6,8 +6,8 @@
 
 Claims and settles a queue in another process, while a batch cancels the jobs of another queue through the service. The
 batch is held up every other second, so that the claims with it and without it are measured side by side, whatever else
-the machine does. Says how fast claims were, how far the memory of the server grew, and whether the counts are right. Ends
-with 1 if claims fell below 80 %, the memory grew by more than 64 MiB, or a number is wrong.
+the machine does. Says how fast claims were, how far the memory of the server grew, and whether the counts are right.
+Ends with 1 if claims fell below 80 %, the memory grew by more than 64 MiB, or a number is wrong.
 """
 
 import argparse

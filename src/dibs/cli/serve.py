@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 import sys
+from socket import socket
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from dibs.cli.options import run
 from dibs.errors import ConfigurationError
 from dibs.stores import DEFAULT_URL, open_store, scheme_of
 from dibs.stores.schema import open_schema
+
+if TYPE_CHECKING:
+    from dibs.http import Site
 
 log = logging.getLogger("dibs.serve")
 
@@ -73,8 +77,8 @@ def serve(
         secret=os.environ.get("DIBS_SECRET"),
     )
     allowed = "whoever has a token" if tokens else "everybody on this machine"
-    log.info("%s for %s on http://%s:%s%s", show.safe_url(where), allowed, _shown(host), port, root_path)
-    sys.exit(_listen(site, host, port, root_path, log_level))
+    about = f"{show.safe_url(where)} for {allowed}{', to look at only' if read_only else ''}"
+    sys.exit(_listen(site, host, port, root_path, debug=log_level == "debug", about=about))
 
 
 def _at(app: App | None, url: str) -> App | None:
@@ -112,18 +116,26 @@ async def _reach(url: str) -> None:
         await store.close()
 
 
-def _listen(site: Any, host: str, port: int, root_path: str, log_level: str) -> int:
+def _listen(site: "Site", host: str, port: int, root_path: str, *, debug: bool, about: str) -> int:
     try:
         import uvicorn
     except ModuleNotFoundError:
         raise ConfigurationError("dibs serve needs uvicorn: pip install 'dibs[web]'") from None
 
     class Server(uvicorn.Server):
-        """Lets those who listen to events go before it waits for everybody to be done."""
+        """Says where it is, and lets those who listen to events go before it waits for everybody to be done."""
+
+        async def startup(self, sockets: list[socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                chosen = self.servers[0].sockets[0].getsockname()[1]
+                log.info("%s on http://%s:%s%s", about, _shown(host), chosen, root_path)
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            """Ours, because that of uvicorn ends the process by the signal once everything is done: no success."""
             site.service.news.let_go()
-            super().handle_exit(sig, frame)
+            self.force_exit = self.should_exit
+            self.should_exit = True
 
     server = Server(
         uvicorn.Config(
@@ -132,8 +144,8 @@ def _listen(site: Any, host: str, port: int, root_path: str, log_level: str) -> 
             port=port,
             root_path=root_path,
             log_config=None,
-            log_level=log_level,
-            access_log=log_level == "debug",
+            log_level="debug" if debug else "warning",
+            access_log=debug,
             server_header=False,
             limit_concurrency=1_000,
             timeout_graceful_shutdown=5,

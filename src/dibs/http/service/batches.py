@@ -30,7 +30,7 @@ AT_ONCE = 8
 """So many batches run at once in one process."""
 CHUNK = 250
 """How many jobs one step changes: short enough that no claim has to wait for it noticeably."""
-SHARE = 0.15
+SHARE = 0.08
 """The share of its time in which a batch works; the rest of it, it leaves the store to others."""
 UNCONFIRMED = 100
 """More jobs than that have to be confirmed."""
