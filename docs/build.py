@@ -24,6 +24,7 @@ from dibs import (
     job,
     outcome,
     retry,
+    scope,
     signals,
     testing,
     transaction,
@@ -31,6 +32,7 @@ from dibs import (
     worker,
 )
 from dibs.draining import Drained
+from dibs.limiting import RunTimeLimits, SetLimit
 from dibs.options import TaskOptions
 from dibs.store import Store
 from dibs.stores import open_store
@@ -58,7 +60,7 @@ def store_page() -> str:
 def values_page() -> str:
     """The values that cross the store's line, and the errors, from their docstrings."""
     lines = ["# Values and errors", ""]
-    for module in (job, outcome, errors):
+    for module in (job, scope, outcome, errors):
         lines += _module(module)
         for name, value in vars(module).items():
             if inspect.isclass(value) and value.__module__ == module.__name__:
@@ -84,6 +86,7 @@ def app_page() -> str:
         attempt.Attempt,
     ):
         lines += _class(value)
+    lines += _class(RunTimeLimits) + _class(SetLimit)
     lines += _function("current", attempt.current)
     lines += _module(signals)
     for value in (signals.Retry, signals.Fail, signals.Snooze):

@@ -19,8 +19,9 @@ from dibs.errors import (
 from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
 from dibs.ids import new_id
-from dibs.job import Filter, Job, NewJob, Priority, Retention, State
+from dibs.job import Filter, Job, NewJob, OnConflict, Priority, Retention, State
 from dibs.retry import Constant, Exponential, Linear
+from dibs.scope import Limit, Rate, Scope
 from dibs.signals import Fail, Retry, Snooze
 from dibs.store import Store
 from dibs.stores import open_store
@@ -46,14 +47,18 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobUnknown",
+    "Limit",
     "Linear",
     "NewJob",
+    "OnConflict",
     "Priority",
+    "Rate",
     "Refused",
     "Retention",
     "Retry",
     "ScheduleUnknown",
     "SchemaError",
+    "Scope",
     "Snooze",
     "State",
     "Store",

@@ -9,18 +9,23 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
+import msgspec
+
 from dibs import limits
 from dibs.background import background
 from dibs.clock import Clock, system_clock
 from dibs.declaring import Declare, DeclareBatch, Declared, Sent
-from dibs.draining import Deadline, Drained
+from dibs.draining import Deadline, Drained, held_back
 from dibs.errors import ConfigurationError, Refused
 from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
 from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
+from dibs.limiting import RunTimeLimits, limit_of, scope_of
+from dibs.limiting import declare as declare_limit
 from dibs.opened import Opened
-from dibs.options import TaskOptions, declared, replaced
+from dibs.options import TaskOptions, declared, new_job, replaced
 from dibs.schedules import Rhythm, Schedules, What, declare
+from dibs.scope import Rate, Scope
 from dibs.signals import Delay
 from dibs.store import Store
 from dibs.stores import DEFAULT_URL, kind_of, open_store
@@ -73,6 +78,8 @@ class App:
         self._sending: list[Callable[[Store], Store]] = []
         self.schedules = Schedules(self.store, self.tasks)
         """Schedules that are stored: add, change, pause, resume, remove, list."""
+        self.limits = RunTimeLimits(self.store, self.tasks.limits)
+        """Limits that are in force: set, reset, list."""
         self.url = os.environ.get(WORK_URL) or url or os.environ.get("DIBS_URL") or DEFAULT_URL
 
     # --- declaring ------------------------------------------------------------------------------------------
@@ -114,6 +121,8 @@ class App:
         else:
             task = PlainTask(function, name=name, options=options, store=self.store, clock=self._now)
         self.tasks.add(task)
+        if options.limit is not None:
+            declare_limit(self.tasks.limits, Scope(task=name), options.limit)
         return task
 
     @overload
@@ -140,6 +149,27 @@ class App:
             return task
 
         return above
+
+    def limit(
+        self,
+        *,
+        queue: str | None = None,
+        task: Task[..., Any] | str | None = None,
+        each_key: bool = False,
+        concurrency: int | None = None,
+        rate: Rate | str | None = None,
+    ) -> None:
+        """Limit how many jobs run at once, and how many start, over all workers.
+
+        ``app.limit(queue="mail", concurrency=10, rate="100/min")`` for a queue, ``app.limit(task=charge, …)`` for a
+        task in whatever queue, ``app.limit(queue="mail", each_key=True, concurrency=1)`` for the jobs of each
+        ``limit_key`` by themselves. Workers put it into the store when they start; ``app.limits.set`` is stronger.
+        """
+        try:
+            scope, limit = scope_of(queue, task, each_key), limit_of(concurrency, rate)
+        except Refused as problem:
+            raise ConfigurationError(f"app.limit: {problem}") from None
+        declare_limit(self.tasks.limits, scope, limit)
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt of every task in ``async def function(attempt, call_next)``; the first is outermost."""
@@ -182,20 +212,11 @@ class App:
         known = self.tasks.by_name.get(task)
         if known is not None:
             return await known.options(**options).enqueue(**(args or {}))
-        key = options.pop("key", None)
         how = replaced(TaskOptions(queue=self.queue), dict(options))
-        job = NewJob(
-            task=task,
-            args=args or {},
-            queue=how.queue,
-            priority=how.priority,
-            run_at=how.run_at if how.delay is None else self._clock() + how.delay,
-            max_attempts=how.max_attempts,
-            key=key,
-            meta=how.meta,
-        )
+        keys = {"key": options.get("key"), "limit_key": options.get("limit_key")}
+        job = new_job(how, self._clock, task=task, args=args or {}, **keys)
         [sent] = await self.enqueue([job])
-        return Handle(sent.id, sent.created, self.store, _as_it_is)
+        return Handle(sent.id, sent.created, self.store, _as_it_is, changed=sent.changed)
 
     def flow(
         self,
@@ -244,15 +265,17 @@ class App:
     ) -> Drained:
         """Run what is due, and what that enqueues, until nothing due is left: for scripts and tests.
 
-        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later. After
-        ``timeout`` what still runs is given back and a TimeoutError raised.
+        ``queues``: all that there are, unless told. What is due later, a retry too, is left for later, and so is what
+        limits hold back at the end: ``held_back`` counts those. After ``timeout`` what still runs is given back and a
+        TimeoutError raised.
         """
         deadline = Deadline(timeout)
         total, served = Drained(), frozenset[str]()
         while True:
             named = list(queues) if queues is not None else await self._all_queues()
             if served.issuperset(named):
-                return total
+                left = await held_back(await self.store(), served, self.tasks.by_name)
+                return msgspec.structs.replace(total, held_back=left)
             # Those of before again: the next step of a flow may be in any of them.
             named = list(dict.fromkeys([*named, *sorted(served)]))
             worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True, samples=False)

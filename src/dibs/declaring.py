@@ -4,11 +4,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypedDict, TypeVar, overload
 
+from dibs.job import OnConflict
 from dibs.keys import Key
 from dibs.options import Executor
 from dibs.retry import RetryPolicy
+from dibs.scope import Rate
 from dibs.signals import Delay
-from dibs.task import AsyncTask, BatchTask, P, PlainTask, R
+from dibs.task import AsyncTask, BatchTask, ConflictWord, P, PlainTask, R
 
 T = TypeVar("T")
 
@@ -21,6 +23,12 @@ class Sent(TypedDict, total=False):
     delay: Delay | None
     run_at: datetime | None
     key: str | None
+    unique_for: Delay | None
+    on_conflict: OnConflict | ConflictWord
+    max_delay: Delay | None
+    expires_in: Delay | None
+    expires_at: datetime | None
+    limit_key: str | None
     max_attempts: int
     meta: dict[str, Any]
 
@@ -39,6 +47,13 @@ class Declared(TypedDict, total=False):
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     fail_on: type[BaseException] | Sequence[type[BaseException]]
     key: Key | None
+    unique_for: Delay | None
+    on_conflict: OnConflict | ConflictWord
+    max_delay: Delay | None
+    expires_in: Delay | None
+    limit_key: Key | None
+    concurrency: int | None
+    rate: Rate | str | None
     executor: Executor
     meta: dict[str, Any]
 

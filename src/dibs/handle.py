@@ -45,15 +45,26 @@ async def look_until(
     return seen
 
 
+def has_expired(job: Job) -> bool:
+    """Whether it ended because it had not started in time, and not because anybody cancelled it."""
+    if job.state is not State.CANCELLED or job.cancel_asked or job.expires_at is None or job.finished_at is None:
+        return False
+    return job.expires_at <= job.finished_at
+
+
 class Handle(Generic[R]):
     """Names one job; asks the store when asked. Two handles of the same job are equal."""
 
-    __slots__ = ("_store", "_unpack", "created", "id")
+    __slots__ = ("_store", "_unpack", "changed", "created", "id")
 
-    def __init__(self, id: UUID, created: bool, store: OpenStore, unpack: Callable[[Any], R]) -> None:
+    def __init__(
+        self, id: UUID, created: bool, store: OpenStore, unpack: Callable[[Any], R], *, changed: bool = False
+    ) -> None:
         self.id = id
         self.created = created
-        """False if the job was there already: the same id was sent before, or an unfinished job has the key."""
+        """False if the job was there already: the same id was sent before, or its key is busy."""
+        self.changed = changed
+        """True if the job that was there is now what was asked for: see ``on_conflict``."""
         self._store = store
         self._unpack = unpack
 
@@ -70,6 +81,8 @@ class Handle(Generic[R]):
         job = await self.ended(timeout)
         if job.state is State.SUCCEEDED:
             return self._unpack(job.result)
+        if has_expired(job):
+            raise JobCancelled(f"job {job.id} ({job.task}) expired: it had not started by {job.expires_at}", job)
         if job.state is State.CANCELLED:
             raise JobCancelled(f"job {job.id} ({job.task}) was cancelled", job)
         reason = job.errors[-1].error if job.errors else "no reason was given"

@@ -1,4 +1,4 @@
-"""A job's key, made of the arguments that it was enqueued with."""
+"""A job's key and its limit key, made of the arguments that it was enqueued with."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,31 +22,31 @@ def literal(key: str) -> str:
     return key.replace("{", "{{").replace("}", "}}")
 
 
-def make_key(task: str, key: Key | None, signature: Signature) -> MakeKey | None:
-    """How a task makes its keys; None if its jobs have none."""
+def make_key(task: str, key: Key | None, signature: Signature, what: str = "key") -> MakeKey | None:
+    """How a task makes its keys, or its limit keys (``what``); None if its jobs have none."""
     if key is None:
         return None
     if isinstance(key, str):
-        return _from_template(task, key, signature)
+        return _from_template(task, key, signature, what)
     return lambda args, kwargs, bound: key(*args, **kwargs)
 
 
-def _from_template(task: str, template: str, signature: Signature) -> MakeKey:
+def _from_template(task: str, template: str, signature: Signature, what: str) -> MakeKey:
     try:
         fields = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
     except ValueError as problem:
-        raise ConfigurationError(f"task {task}: the key {template!r} is no template: {problem}") from None
+        raise ConfigurationError(f"task {task}: the {what} {template!r} is no template: {problem}") from None
     for field in fields:
         if _ROOT.split(field, maxsplit=1)[0] not in signature.names:
             known = ", ".join(signature.names) or "no parameters"
             raise ConfigurationError(
-                f"task {task}: the key {template!r} names {field or 'nothing'!r}; the function has {known}"
+                f"task {task}: the {what} {template!r} names {field or 'nothing'!r}; the function has {known}"
             )
 
     def make(args: tuple[Any, ...], kwargs: Mapping[str, Any], bound: Mapping[str, Any]) -> str:
         try:
             return template.format(**{**signature.defaults, **bound})
         except (AttributeError, KeyError, IndexError, ValueError, TypeError) as problem:
-            raise Refused(f"{task}: the key {template!r} does not fit these arguments: {problem!r}") from None
+            raise Refused(f"{task}: the {what} {template!r} does not fit these arguments: {problem!r}") from None
 
     return make

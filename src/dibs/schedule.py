@@ -41,7 +41,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = Priority.NORMAL
     max_attempts: int = 5
     key: str | None = None
-    """The key of its jobs: no new one while an unfinished job of the queue has it."""
+    """The key of its jobs: no new one while it is busy in the queue."""
+    unique_for: timedelta | None = None
+    """The key stays busy for at least so long after a job was enqueued. A tick that finds it busy is passed over."""
+    limit_key: str | None = None
+    """Whose jobs they are, for limits of each key."""
+    expires_in: timedelta | None = None
+    """A job that has not started so long after it was due ends cancelled."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     cron: str | None = None
     """See :mod:`dibs.cron`. Either this or ``every``."""
@@ -70,6 +76,8 @@ def check(schedule: Schedule) -> Schedule:
     limits.name(schedule.name, "the name of a schedule")
     _check_rhythm(schedule)
     _check_choices(schedule)
+    if schedule.expires_in is not None:
+        _check_span(schedule.expires_in, SHORTEST, limits.LONGEST_DELAY, "expires_in")
     starts, ends = (
         None if moment is None else limits.moment(moment, what)
         for moment, what in ((schedule.starts_at, "starts_at"), (schedule.ends_at, "ends_at"))
@@ -211,15 +219,19 @@ def job_for(schedule: Schedule, tick: datetime) -> NewJob:
     changed in between. Its ``meta`` names the schedule and the tick. With ``overlap="skip"`` the job has a key that all
     jobs of the schedule share, so the store itself refuses a second one while the first is unfinished.
     """
+    run_at = tick + _delay(schedule, tick)
     return NewJob(
         id=derived_id(tick, schedule.name),
         task=schedule.task,
         args=schedule.args,
         queue=schedule.queue,
         priority=schedule.priority,
-        run_at=tick + _delay(schedule, tick),
+        run_at=run_at,
         max_attempts=schedule.max_attempts,
         key=schedule.key or (_fitting(f"schedule:{schedule.name}", "") if schedule.overlap == "skip" else None),
+        unique_for=schedule.unique_for,
+        limit_key=schedule.limit_key,
+        expires_at=None if schedule.expires_in is None else run_at + schedule.expires_in,
         meta=schedule.meta | {META: {"name": schedule.name, "tick": _stamp(tick)}},
     )
 

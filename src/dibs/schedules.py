@@ -49,6 +49,7 @@ class Rhythm(TypedDict, total=False):
     overlap: Overlap
     starts_at: datetime | None
     ends_at: datetime | None
+    expires_in: Delay | None
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,9 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 def schedule_of(name: str, what: What, given: Mapping[str, Any], tasks: Tasks) -> Schedule:
     """The schedule that these words mean, checked, also against the task if it is known; Refused says what is wrong."""
-    job = _template(what, tasks)
+    job, said = _template(what, tasks), _spans(given)
+    if said.get("expires_in") is None:
+        said["expires_in"] = _expires_in(what, tasks)
     return check(
         Schedule(
             name=name,
@@ -90,8 +93,10 @@ def schedule_of(name: str, what: What, given: Mapping[str, Any], tasks: Tasks) -
             priority=job.priority,
             max_attempts=job.max_attempts,
             key=job.key,
+            unique_for=job.unique_for,
+            limit_key=job.limit_key,
             meta=job.meta,
-            **_spans(given),
+            **said,
         )
     )
 
@@ -115,7 +120,7 @@ def declare(tasks: Tasks, name: str, what: What, given: Mapping[str, Any]) -> Sc
 
 def _template(what: What, tasks: Tasks) -> NewJob:
     if isinstance(what, Task):
-        return what.options(delay=None, run_at=None).job()
+        return what.options(delay=None, run_at=None, expires_at=None).job()
     if not isinstance(what, NewJob):
         raise Refused(f"a schedule is given a task, or task.job(…), not {type(what).__name__}")
     if what.run_at is not None:
@@ -129,10 +134,19 @@ def _template(what: What, tasks: Tasks) -> NewJob:
     return what
 
 
+def _expires_in(what: What, tasks: Tasks) -> timedelta | None:
+    """How long after its tick a job may start, as the task is declared: a moment would suit one tick only."""
+    task = what if isinstance(what, Task) else tasks.by_name.get(what.task)
+    span = None if task is None else task.defaults.expires_in
+    if isinstance(what, NewJob) and what.expires_at is not None and span is None:
+        raise Refused(f"a schedule says when its jobs expire: leave it out of {what.task}, and give expires_in here")
+    return span
+
+
 def _spans(given: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds may be given as numbers."""
     made = dict(given)
-    for word in ("every", "jitter"):
+    for word in ("every", "jitter", "expires_in"):
         value = made.get(word)
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
@@ -190,6 +204,7 @@ class Schedules:
         if what is not None:
             job = _template(what, self._tasks)
             given |= {field: getattr(job, field) for field in _OF_THE_JOB}
+            given.setdefault("expires_in", _expires_in(what, self._tasks) or old.expires_in)
         made = check(msgspec.structs.replace(old, **given))
         await store.keep(STORED, {name: encode(made)})
         return made
@@ -246,7 +261,9 @@ class Schedules:
             raise Refused(f"schedule {name} cannot be run here: {there.problem}")
         tick = job_for(there.schedule, found.now)
         meta = {**tick.meta, META: {**tick.meta[META], "by_hand": True}}
-        job = msgspec.structs.replace(tick, id=new_id(), run_at=None, meta=meta)
+        span = there.schedule.expires_in
+        expires_at = None if span is None else found.now + span
+        job = msgspec.structs.replace(tick, id=new_id(), run_at=None, expires_at=expires_at, meta=meta)
         [sent] = await store.enqueue([job])
         known = self._tasks.by_name.get(job.task)
         return Handle(sent.id, sent.created, self._store, _as_it_is if known is None else known.signature.unpack_result)
@@ -316,7 +333,7 @@ class Schedules:
 
 
 _KINDS = (STORED, DECLARED, PAUSED, HANDLED)
-_OF_THE_JOB = ("task", "args", "queue", "priority", "max_attempts", "key", "meta")
+_OF_THE_JOB = ("task", "args", "queue", "priority", "max_attempts", "key", "unique_for", "limit_key", "meta")
 
 
 def _with_ticks(one: Listed, count: int, done: Handled | None) -> Listed:

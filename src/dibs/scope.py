@@ -1,8 +1,14 @@
 """How many jobs may run at once, and how often one may start: the values that say so."""
 
+import re
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
+
+_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3_600, "hour": 3_600}
+_UNITS |= {"d": 86_400, "day": 86_400}
+_TEXT = re.compile(rf"\s*(\d+)\s*/\s*(\d+(?:\.\d+)?)?\s*({'|'.join(sorted(_UNITS, key=len, reverse=True))})\s*")
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -10,6 +16,35 @@ class Rate(msgspec.Struct, frozen=True):
 
     count: int
     per: timedelta
+    """A number means seconds."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, count: int, per: timedelta | float) -> None: ...
+
+    def __post_init__(self) -> None:
+        per: object = self.per
+        if isinstance(per, int | float) and not isinstance(per, bool):
+            msgspec.structs.force_setattr(self, "per", timedelta(seconds=per))
+
+    @classmethod
+    def read(cls, text: str) -> "Rate | None":
+        """``100/min``, ``5/s``, ``1000/h``, ``10/30s``; None if it is no rate."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            return None
+        try:
+            return cls(int(found[1]), timedelta(seconds=float(found[2] or 1) * _UNITS[found[3]]))
+        except OverflowError:
+            return None
+
+    def __str__(self) -> str:
+        seconds = self.per.total_seconds()
+        for word, size in (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1), ("ms", 0.001)):
+            if seconds >= size and (seconds / size).is_integer():
+                many = round(seconds / size)
+                return f"{self.count}/{word if many == 1 else f'{many}{word}'}"
+        return f"{self.count}/{seconds:g}s"
 
     @property
     def apart(self) -> int:

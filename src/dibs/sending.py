@@ -47,7 +47,7 @@ class Sending(Generic[R]):
     async def __aiter__(self) -> AsyncIterator[Handle[R]]:
         async for chunk in self._chunks():
             for sent in chunk:
-                yield Handle(sent.id, sent.created, self._store, self._signature.unpack_result)
+                yield Handle(sent.id, sent.created, self._store, self._signature.unpack_result, changed=sent.changed)
 
     async def _count(self) -> int:
         created = 0

@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -16,10 +16,11 @@ from dibs.attempt import Attempt
 from dibs.clock import Clock, system_clock
 from dibs.errors import ConfigurationError, Refused
 from dibs.handle import Handle, OpenStore
-from dibs.job import NewJob
+from dibs.job import NewJob, OnConflict
 from dibs.keys import Key, literal, make_key
-from dibs.options import TaskOptions, declared, replaced
+from dibs.options import TaskOptions, declared, new_job, replaced
 from dibs.schedule import Schedule
+from dibs.scope import Limit, Scope
 from dibs.sending import Calls, Sending
 from dibs.signals import Delay
 from dibs.store import CHUNK, Store
@@ -45,6 +46,8 @@ Middleware = Callable[[Attempt, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Wraps every attempt: ``async def mw(attempt, call_next)``; what it returns or raises counts."""
 
 Hook = Callable[..., Any]
+
+ConflictWord = Literal["existing", "replace", "debounce"]
 
 EVENTS = frozenset(
     {"startup", "shutdown", "started", "succeeded", "retried", "failed", "cancelled", "snoozed", "released", "lost"}
@@ -76,6 +79,9 @@ class Task(Generic[P, R]):
         self._store = store
         self._clock = clock
         self._key = make_key(self.name, self.defaults.key, self.signature)
+        self._limit_key = make_key(self.name, self.defaults.limit_key, self.signature, "limit_key")
+        self._plain = self.defaults.plain
+        """Nothing is said that most tasks leave out: the commonest job is made in one step."""
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
@@ -92,28 +98,39 @@ class Task(Generic[P, R]):
         delay: Delay | UnsetType | None = UNSET,
         run_at: datetime | UnsetType | None = UNSET,
         key: Key | UnsetType | None = UNSET,
+        unique_for: Delay | UnsetType | None = UNSET,
+        on_conflict: OnConflict | ConflictWord | UnsetType = UNSET,
+        max_delay: Delay | UnsetType | None = UNSET,
+        expires_in: Delay | UnsetType | None = UNSET,
+        expires_at: datetime | UnsetType | None = UNSET,
+        limit_key: Key | UnsetType | None = UNSET,
         max_attempts: int | UnsetType = UNSET,
         meta: dict[str, Any] | UnsetType = UNSET,
     ) -> Self:
         """This task with other options for what is enqueued through it: ``task.options(delay=60).enqueue(…)``.
 
-        ``delay`` is a timedelta or seconds from now; ``run_at`` a time with a zone. A string as ``key`` is the key
-        itself here, not a template. Anything that is left out stays as the task was declared.
+        ``delay`` is a timedelta or seconds from now; ``run_at`` and ``expires_at`` are times with a zone;
+        ``expires_in`` is counted from when the job is due. A string as ``key`` or ``limit_key`` is the key itself here,
+        not a template. Anything that is left out stays as the task was declared.
         """
         given = {name: value for name, value in locals().items() if name != "self" and value is not UNSET}
-        if isinstance(key, str):
-            given["key"] = literal(key)
+        for word in ("key", "limit_key"):
+            if isinstance(given.get(word), str):
+                given[word] = literal(given[word])
         changed = copy.copy(self)
         changed.defaults = replaced(self.defaults, given)
+        changed._plain = changed.defaults.plain
         if key is not UNSET:
             changed._key = make_key(self.name, changed.defaults.key, self.signature)
+        if limit_key is not UNSET:
+            changed._limit_key = make_key(self.name, changed.defaults.limit_key, self.signature, "limit_key")
         return changed
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store one job that calls the function with these arguments.
 
-        Refused, and nothing stored, if they do not fit the function. If an unfinished job has the key, the answer is
-        that job, with ``created`` False.
+        Refused, and nothing stored, if they do not fit the function. If the key is busy, the answer is the job that has
+        it, with ``created`` False; ``changed`` says whether it is now what was asked for here.
         """
         job = self.job(*args, **kwargs)
         store = await self._store()
@@ -121,7 +138,7 @@ class Task(Generic[P, R]):
             [sent] = await store.enqueue([job])
         except Refused as problem:
             raise self.signature.blame(problem, job.args) from None
-        return Handle(sent.id, sent.created, self._store, self.signature.unpack_result)
+        return Handle(sent.id, sent.created, self._store, self.signature.unpack_result, changed=sent.changed)
 
     def handle(self, id: UUID) -> Handle[R]:
         """A handle on a job of this task that was sent before."""
@@ -141,15 +158,23 @@ class Task(Generic[P, R]):
         For ``enqueue_many``, for ``app.enqueue`` and for ``dibs.transaction.enqueue_in``.
         """
         how, bound = self.defaults, self.signature.bind(args, kwargs)
-        return NewJob(
+        if self._plain:
+            return NewJob(
+                task=self.name,
+                args=self.signature.pack_bound(bound),
+                queue=how.queue,
+                priority=how.priority,
+                run_at=how.run_at if how.delay is None else self._clock() + how.delay,
+                max_attempts=how.max_attempts,
+                meta=how.meta,
+            )
+        return new_job(
+            how,
+            self._clock,
             task=self.name,
             args=self.signature.pack_bound(bound),
-            queue=how.queue,
-            priority=how.priority,
-            run_at=how.run_at if how.delay is None else self._clock() + how.delay,
-            max_attempts=how.max_attempts,
             key=None if self._key is None else self._key(args, kwargs, bound),
-            meta=how.meta,
+            limit_key=None if self._limit_key is None else self._limit_key(args, kwargs, bound),
         )
 
     def enqueue_many(
@@ -208,13 +233,14 @@ class BatchTask(Task[[T], R], Generic[T, R]):
 
 
 class Tasks:
-    """What a worker needs to know of an app: its tasks, what wraps them, who wants to hear of what, and schedules."""
+    """What a worker needs to know of an app: tasks, what wraps them, who wants to hear of what, schedules, limits."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Task[..., Any]] = {}
         self.middleware: list[Middleware] = []
         self.hooks: dict[str, list[Hook]] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.limits: dict[Scope, Limit] = {}
 
     def add(self, task: Task[..., Any]) -> None:
         """Make a task known; a ConfigurationError if another one has its name."""

@@ -1,17 +1,20 @@
 """Why a job is not running: what exactly keeps it, by name and with times."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
 import msgspec
 
 from dibs.admin import Admin, Queue, Worker
-from dibs.clock import to_micros
-from dibs.job import FINISHED, Filter, Job, OnFailure, Order, State
+from dibs.clock import span_micros, to_micros
+from dibs.handle import has_expired
+from dibs.holding import Room, held_back
+from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, State
 from dibs.schedule import tick_of
 from dibs.store import Store
+from dibs.wording import clock, some, when
 
 LOOKED_AT = 10_000
 """The most queued jobs that are compared to count those ahead."""
@@ -24,6 +27,8 @@ class Reason(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    KEY_BUSY = "key_busy"
     WAITING_FOR_STEP = "waiting_for_step"
     LEASED = "leased"
     CANCEL_ASKED = "cancel_asked"
@@ -32,6 +37,7 @@ class Reason(StrEnum):
     NOT_DUE = "not_due"
     NO_WORKER = "no_worker"
     TASK_UNKNOWN = "task_unknown"
+    HELD_BACK = "held_back"
     WORKERS_BUSY = "workers_busy"
     BEHIND_OTHERS = "behind_others"
     NEXT_IN_LINE = "next_in_line"
@@ -48,11 +54,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What would keep it besides."""
     state: State | None = None
     until: datetime | None = None
-    """When it is due, or when its lease ends."""
+    """When it is due, when its lease ends, when a rate lets it start, or how long its key is busy."""
     worker: str | None = None
     """Who holds it."""
     ahead: int | None = None
     """How many jobs come first; None if nobody counted that far."""
+    expires_at: datetime | None = None
+    """When it ends cancelled, unless it has started by then."""
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -69,24 +77,32 @@ async def why(store: Store, id: UUID, now: datetime) -> Explanation:
         sentence = f"There is no job {id}: it was never stored here, or it was deleted or pruned."
         return Explanation(id=id, reason=Reason.UNKNOWN, sentence=sentence)
     if job.state in FINISHED:
-        return _explain(job, [await _finished(store, job, now)])
+        return _explain(job, [await _finished(store, job, now), *_window(job, now)], now)
     if job.state is State.WAITING:
-        return _explain(job, [await _needs(store, job, now)])
+        return _explain(job, [await _needs(store, job, now)], now)
     admin = Admin(store, lambda: now)
     workers = await admin.workers()
     if job.state is State.RUNNING:
         cause = await _stopped_by(store, job, now) if job.cancel_asked else ""
-        return _explain(job, list(_running(job, workers, now, cause)))
+        blocks = list(_running(job, workers, now, cause))
+        if blocks[0].reason is Reason.LEASE_EXPIRED:
+            blocks += await _limited(store, job, now)
+        return _explain(job, blocks, now)
     queues = {queue.name: queue for queue in await admin.queues()}
     blocks = list(_queued(job, queues.get(job.queue), workers, now))
+    if job.run_at <= now and not (blocks and blocks[0].reason is Reason.EXPIRED):
+        blocks += await _limited(store, job, now)
     if not blocks:
         blocks = [await _in_line(admin, job, queues[job.queue], workers, now)]
-    return _explain(job, blocks)
+    return _explain(job, blocks, now)
 
 
-def _explain(job: Job, blocks: Sequence[_Block]) -> Explanation:
+def _explain(job: Job, blocks: Sequence[_Block], now: datetime) -> Explanation:
     first, *others = blocks
     sentence = "; besides, ".join(block.text for block in blocks)
+    expires = job.expires_at if job.state in NOT_STARTED else None
+    if expires is not None and expires > now:
+        sentence += f"; unless it has started by {when(expires, now)}, it ends cancelled"
     return Explanation(
         id=job.id,
         reason=first.reason,
@@ -96,23 +112,34 @@ def _explain(job: Job, blocks: Sequence[_Block]) -> Explanation:
         until=first.until,
         worker=job.worker if job.state is State.RUNNING else None,
         ahead=first.ahead,
+        expires_at=expires,
     )
 
 
 async def _finished(store: Store, job: Job, now: datetime) -> _Block:
     attempts = f"{job.attempts} attempt{'' if job.attempts == 1 else 's'}"
-    when = "" if job.finished_at is None else f" {_when(job.finished_at, now)}"
+    at = "" if job.finished_at is None else f" {when(job.finished_at, now)}"
     match job.state:
         case State.SUCCEEDED:
-            return _Block(Reason.SUCCEEDED, f"it succeeded{when}, after {attempts}, on worker {job.worker}")
+            return _Block(Reason.SUCCEEDED, f"it succeeded{at}, after {attempts}, on worker {job.worker}")
         case State.FAILED:
             again = f"dibs jobs requeue {job.id} runs it again"
             if job.flow is not None:
                 named = await _named(store, job)
                 again = f"dibs flows retry {job.flow} goes on with flow {named.partition(' (')[0]} from here"
-            return _Block(Reason.FAILED, f"it failed{when}, after {attempts}: {_error(job)} ({again})")
+            return _Block(Reason.FAILED, f"it failed{at}, after {attempts}: {_error(job)} ({again})")
+        case _ if has_expired(job) and job.expires_at is not None:
+            by = when(job.expires_at, now)
+            return _Block(Reason.EXPIRED, f"it expired: it had not started by {by}, and ended cancelled{at}")
         case _:
-            return _Block(Reason.CANCELLED, f"it was cancelled{when}{await _stopped_by(store, job, now)}")
+            return _Block(Reason.CANCELLED, f"it was cancelled{at}{await _stopped_by(store, job, now)}")
+
+
+def _window(job: Job, now: datetime) -> Iterator[_Block]:
+    """A finished job whose key is still busy stands for whatever is enqueued with it."""
+    if job.key is not None and job.unique_until is not None and job.unique_until > now:
+        text = f"its key {job.key} is busy in queue {job.queue} until {when(job.unique_until, now)}"
+        yield _Block(Reason.KEY_BUSY, f"{text}: what is enqueued with it before is answered with this job")
 
 
 # --- steps --------------------------------------------------------------------------------------------------
@@ -136,7 +163,7 @@ async def _needs(store: Store, job: Job, now: datetime) -> _Block:
     text = f"it needs step {first.step} of flow {await _named(store, job)}, {_how(first, steps, now)}"
     others = [step.step or "?" for step in needed if step is not first]
     if others:
-        text += f"; it needs {_some(others)} as well"
+        text += f"; it needs {some(others)} as well"
     return _Block(Reason.WAITING_FOR_STEP, text)
 
 
@@ -145,19 +172,19 @@ _HOPELESS = (State.FAILED, State.CANCELLED, State.RUNNING, State.QUEUED, State.W
 
 def _how(step: Job, steps: dict[str, Job], now: datetime) -> str:
     """How a step is that another one waits for."""
-    when = "" if step.finished_at is None else f" {_when(step.finished_at, now)}"
+    at = "" if step.finished_at is None else f" {when(step.finished_at, now)}"
     match step.state:
         case State.RUNNING:
-            since = "" if step.started_at is None else f" since {_when(step.started_at, now)}"
+            since = "" if step.started_at is None else f" since {when(step.started_at, now)}"
             return f"which is running on worker {step.worker}{since}"
         case State.QUEUED if step.run_at > now:
-            return f"which is not due until {_when(step.run_at, now)}"
+            return f"which is not due until {when(step.run_at, now)}"
         case State.QUEUED:
             return f"which is queued in {step.queue} (dibs why {step.id})"
         case State.FAILED:
-            return f"which failed{when}: {_error(step)} (dibs flows retry {step.flow} runs it again)"
+            return f"which failed{at}: {_error(step)} (dibs flows retry {step.flow} runs it again)"
         case State.CANCELLED:
-            return f"which was cancelled{when} (dibs flows retry {step.flow} runs it again)"
+            return f"which was cancelled{at} (dibs flows retry {step.flow} runs it again)"
     root = _root(step, steps)
     if root is step:
         return "which is waiting, too"
@@ -182,13 +209,18 @@ async def _stopped_by(store: Store, job: Job, now: datetime) -> str:
     steps = await _steps(store, flow.id)
     if flow.on_failure is OnFailure.CONTINUE:
         steps = _behind(job, steps)
-    failed = [(step.finished_at, step) for step in steps.values() if step.state is State.FAILED and step.finished_at]
-    causes = [(at, step) for at, step in failed if at <= (job.finished_at or now)]
+    ended = [(step.finished_at, step) for step in steps.values() if step.finished_at and step.id != job.id]
+    causes = [(at, step) for at, step in ended if _harms(step) and at <= (job.finished_at or now)]
     again = f" (dibs flows retry {flow.id} runs it again)" if job.state in FINISHED else ""
     if not causes:
         return f", as a step of flow {flow.name}{again}"
     at, first = min(causes, key=lambda cause: cause[0])
-    return f", because step {first.step} of flow {flow.name} failed {_when(at, now)}: {_error(first)}{again}"
+    how = f"failed {when(at, now)}: {_error(first)}" if first.state is State.FAILED else f"expired {when(at, now)}"
+    return f", because step {first.step} of flow {flow.name} {how}{again}"
+
+
+def _harms(step: Job) -> bool:
+    return step.state is State.FAILED or has_expired(step)
 
 
 def _behind(job: Job, steps: dict[str, Job]) -> dict[str, Job]:
@@ -218,12 +250,13 @@ def _running(job: Job, workers: Sequence[Worker], now: datetime, cause: str) -> 
     until = job.locked_until or now
     holder = f"worker {job.worker}"
     if until > now:
-        started = "" if job.started_at is None else f" since {_when(job.started_at, now)}"
+        started = "" if job.started_at is None else f" since {when(job.started_at, now)}"
         if job.cancel_asked:
-            text = f"it runs on {holder}, a cancel was asked{cause}: the worker learns of it at its next heartbeat"
-            yield _Block(Reason.CANCEL_ASKED, f"{text} (lease until {_clock(until)})", until)
+            learns = "the worker learns of it in a moment, or at its next heartbeat"
+            text = f"it runs on {holder}, a cancel was asked{cause}: {learns}"
+            yield _Block(Reason.CANCEL_ASKED, f"{text} (lease until {clock(until)})", until)
         else:
-            text = f"it is running: leased by {holder}{started}, until {_clock(until)} unless renewed"
+            text = f"it is running: leased by {holder}{started}, until {clock(until)} unless renewed"
             yield _Block(Reason.LEASED, text, until)
         return
     after = "the next claim runs it again"
@@ -231,15 +264,21 @@ def _running(job: Job, workers: Sequence[Worker], now: datetime, cause: str) -> 
         after = "the next claim or sweep ends it as cancelled"
     elif job.attempts >= job.max_attempts:
         after = f"the next claim or sweep fails it, as all {job.max_attempts} attempts are used"
-    yield _Block(Reason.LEASE_EXPIRED, f"the lease of {holder} expired {_when(until, now)}, {after}", until)
+    elif job.expires_at is not None and job.expires_at <= now:
+        after = f"the next claim or sweep ends it as cancelled, as it expired {when(job.expires_at, now)}"
+    yield _Block(Reason.LEASE_EXPIRED, f"the lease of {holder} expired {when(until, now)}, {after}", until)
     # Who only ever claimed, and let the lease go, is no sign of life.
     yield from _unserved(job, [worker for worker in workers if worker.name != job.worker or worker.seen_at])
 
 
 def _queued(job: Job, queue: Queue | None, workers: Sequence[Worker], now: datetime) -> Iterator[_Block]:
+    if job.expires_at is not None and job.expires_at <= now:
+        text = f"it expired: it had not started by {when(job.expires_at, now)}"
+        yield _Block(Reason.EXPIRED, f"{text}, so the next claim or sweep ends it as cancelled")
+        return
     if job.run_at > now:
         about = f" (attempt {job.attempts + 1} of {job.max_attempts})" if job.attempts else _spread(job)
-        yield _Block(Reason.NOT_DUE, f"it is not due until {_when(job.run_at, now)}{about}", job.run_at)
+        yield _Block(Reason.NOT_DUE, f"it is not due until {when(job.run_at, now)}{about}", job.run_at)
     if queue is not None and queue.paused:
         text = f"queue {job.queue} is paused (dibs queues resume {job.queue})"
         yield _Block(Reason.QUEUE_PAUSED, text)
@@ -256,65 +295,64 @@ def _unserved(job: Job, workers: Sequence[Worker]) -> Iterator[_Block]:
     if not serving:
         text = f"no live worker serves queue {job.queue}"
         gone = [worker.name for worker in workers if not worker.live and worker.serves(job.queue)]
-        yield _Block(Reason.NO_WORKER, f"{text} (gone: {_some(gone)})" if gone else text)
+        yield _Block(Reason.NO_WORKER, f"{text} (gone: {some(gone)})" if gone else text)
     elif not any(worker.knows(job.task) for worker in serving):
-        names = _some([worker.name for worker in serving])
+        names = some([worker.name for worker in serving])
         text = f"none of the live workers of queue {job.queue} ({names}) knows task {job.task}"
         yield _Block(Reason.TASK_UNKNOWN, text)
 
 
+async def _limited(store: Store, job: Job, now: datetime) -> list[_Block]:
+    held = await held_back(store, job, now)
+    return [] if held is None else [_Block(Reason.HELD_BACK, held.text, held.until)]
+
+
 async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worker], now: datetime) -> _Block:
     able = [worker for worker in workers if worker.live and worker.serves(job.queue) and worker.knows(job.task)]
-    ahead = await _ahead(admin, job, queue, able, now)
-    if ahead is None:
+    counted = await _ahead(admin, job, queue, able, now)
+    if counted is None:
         text = f"it is behind some of the {queue.due - 1:,} other due jobs of queue {job.queue}"
-        return _Block(Reason.BEHIND_OTHERS, f"{text}, which {_some([worker.name for worker in able])} works through")
+        return _Block(Reason.BEHIND_OTHERS, f"{text}, which {some([worker.name for worker in able])} works through")
+    ahead, held = counted
+    passes = "" if not held else f" (not counting {held:,} that limits hold back)"
     if ahead:
         others = "one other" if ahead == 1 else f"{ahead:,} others"
-        return _Block(Reason.BEHIND_OTHERS, f"it is behind {others} in queue {job.queue}", ahead=ahead)
+        aged = "" if queue.ageing is None else f", where {_length(queue.ageing)} of waiting are worth one priority"
+        return _Block(Reason.BEHIND_OTHERS, f"it is behind {others} in queue {job.queue}{passes}{aged}", ahead=ahead)
     if all(worker.full for worker in able):
-        busy = _some([f"{worker.name} holds {worker.running}, runs {worker.concurrency} at once" for worker in able])
-        text = f"it is next in queue {job.queue}, but every worker that could run it is full: {busy}"
+        busy = some([f"{worker.name} holds {worker.running}, runs {worker.concurrency} at once" for worker in able])
+        text = f"it is next in queue {job.queue}{passes}, but every worker that could run it is full: {busy}"
         return _Block(Reason.WORKERS_BUSY, text, ahead=0)
-    names = _some([worker.name for worker in able])
-    return _Block(Reason.NEXT_IN_LINE, f"it is next in queue {job.queue}: {names} takes it in a moment", ahead=0)
+    names = some([worker.name for worker in able])
+    text = f"it is next in queue {job.queue}{passes}: {names} takes it in a moment"
+    return _Block(Reason.NEXT_IN_LINE, text, ahead=0)
 
 
-async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], now: datetime) -> int | None:
-    """How many due jobs the same workers take before this one; None if there are too many to look at."""
+async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], now: datetime) -> tuple[int, int] | None:
+    """How many due jobs the same workers take before this one, and how many they would but for limits.
+
+    None if there are too many to look at.
+    """
     if queue.states[State.QUEUED] > LOOKED_AT:
         return None
-    mine, ahead = _place(job, queue.order), 0
+    mine, ahead, held = _place(job, queue.order, queue.ageing), 0, 0
+    room = await Room.of(admin.store, job.queue)
     async for other in admin.every(Filter(queues=(job.queue,), states=(State.QUEUED,)), LOOKED_AT):
-        if other.run_at <= now and _place(other, queue.order) < mine:
-            ahead += any(worker.knows(other.task) for worker in able)
-    return ahead
+        if other.run_at > now or _place(other, queue.order, queue.ageing) >= mine:
+            continue
+        if any(worker.knows(other.task) for worker in able):
+            free = await room.has(other)
+            ahead, held = ahead + free, held + (not free)
+    return ahead, held
 
 
-def _place(job: Job, order: Order) -> tuple[int, int, int]:
+def _place(job: Job, order: Order, ageing: timedelta | None = None) -> tuple[int, int, int]:
+    """Where it stands in the line: of two jobs the one with the smaller place is taken first."""
     due, number = to_micros(job.run_at), job.id.int
+    if ageing is not None:
+        return 0, due + job.priority * span_micros(ageing), number
     return (job.priority, -due, -number) if order is Order.LIFO else (job.priority, due, number)
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
-
-
-def _clock(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%H:%M:%S} UTC"
-
-
-def _when(moment: datetime, now: datetime) -> str:
-    """A moment with its distance: exact enough to act on, short enough to read."""
-    apart = abs(moment - now)
-    near = _span(apart)
-    exact = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{exact} (in {near})" if moment > now else f"{exact} ({near} ago)"
-
-
-def _span(apart: timedelta) -> str:
-    seconds = apart.total_seconds()
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+def _length(span: timedelta) -> str:
+    return f"{span.total_seconds():g} s"

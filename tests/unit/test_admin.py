@@ -19,6 +19,7 @@ from dibs.job import (
     State,
 )
 from dibs.outcome import Failed, Succeeded
+from dibs.scope import Limit, Scope
 from dibs.stores.doctor import Finding, Level
 from dibs.stores.memory import MemoryStore
 from dibs.testing.clock import FakeClock
@@ -221,3 +222,26 @@ async def test_expired_leases_silent_workers_and_failures_are_warnings(
     assert found["worker w"].level is Level.WARN
     assert "holds 1 job" in found["worker w"].text
     assert found["failures"].text == "1 failed job"
+
+
+async def test_a_queue_that_its_limit_holds_back_is_not_told_to_add_workers() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    admin = Admin(store, clock)
+    await store.limit(Scope(queue="mail"), Limit(concurrency=0))
+    await store.enqueue([NewJob(task="send", queue="mail")])
+    clock.advance(timedelta(minutes=10))
+    await store.heartbeat("w", [], timedelta(seconds=30), {"queues": ["mail"]})
+    [finding] = [each for each in await admin.health() if each.check == "queue mail"]
+    assert finding.fix == "its limit holds it back: see dibs limits"
+
+
+async def test_an_operator_sets_ageing_and_limits_and_sees_them() -> None:
+    store = MemoryStore()
+    admin = Admin(store)
+    await admin.order("mail", Order.FIFO, timedelta(seconds=10))
+    [queue] = await admin.queues()
+    assert queue.ageing == timedelta(seconds=10)
+    await admin.limits().set(queue="mail", concurrency=1)
+    [one] = await admin.limits().list()
+    assert (one.scope, one.by) == (Scope(queue="mail"), "operator")

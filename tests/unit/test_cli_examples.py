@@ -14,7 +14,7 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
 
 def _in_guides() -> Iterator[str]:
-    for name in ("command-line.md", "operating.md", "schedules.md", "workers.md"):
+    for name in ("command-line.md", "keys.md", "limits.md", "operating.md", "schedules.md", "workers.md"):
         for block in re.findall(r"^```\n(.*?)^```", (GUIDES / name).read_text(), re.MULTILINE | re.DOTALL):
             yield from re.findall(r"^dibs .*$", block, re.MULTILINE)
 

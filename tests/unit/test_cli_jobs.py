@@ -168,6 +168,7 @@ def test_a_dry_run_counts_and_changes_nothing(shell: Shell) -> None:
         "dry_run": True,
         "count": 3,
         "asked": 0,
+        "expired": 0,
         "unchanged": {},
     }
     assert len(states(shell)) == 3

@@ -304,7 +304,7 @@ async def test_a_failed_step_interrupts_those_that_run_beside_it() -> None:
     assert states(await handle.steps()) == {"endless": "cancelled", "breaks": "failed"}
 
 
-async def test_a_step_that_was_asked_to_stop_and_goes_on_to_its_end_adds_nothing() -> None:
+async def test_what_a_step_adds_that_was_asked_to_stop_and_goes_on_to_its_end_is_cancelled_at_once() -> None:
     own, begun = App(store=await app.store()), threading.Event()
 
     @own.task
@@ -326,4 +326,4 @@ async def test_a_step_that_was_asked_to_stop_and_goes_on_to_its_end_adds_nothing
         await handle.result(20)
     worker.stop()
     await asyncio.wait_for(going, 20)
-    assert states(await handle.steps()) == {"adds": "cancelled"}
+    assert states(await handle.steps()) == {"adds": "succeeded", "more": "cancelled"}

@@ -450,3 +450,40 @@ with use_memory(app) as harness:
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+async def test_a_drain_leaves_what_limits_hold_back_and_counts_it(harness_app: App) -> None:
+    with use_memory(harness_app) as harness:
+        ran: list[int] = []
+
+        @harness_app.task(name="held")
+        async def held(n: int) -> None:
+            ran.append(n)
+
+        await harness_app.limits.set(task=held, rate="2/min")
+        for number in range(5):
+            await held.enqueue(number)
+        done = await harness.drain()
+        assert (done.succeeded, done.held_back, ran) == (2, 3, [0, 1])
+        start = harness.now
+        done = await harness.drain(until_done=True)
+        assert (done.succeeded, done.held_back, ran) == (3, 0, [0, 1, 2, 3, 4])
+        assert harness.now - start == timedelta(seconds=90)
+
+
+async def test_a_drain_until_done_says_that_a_limit_will_never_let_a_job_start(harness_app: App) -> None:
+    with use_memory(harness_app) as harness:
+
+        @harness_app.task(name="held")
+        async def held() -> None: ...
+
+        await harness_app.limits.set(task=held, concurrency=0)
+        await held.enqueue()
+        assert (await harness.drain()).held_back == 1
+        with pytest.raises(AssertionError, match="jobs are left that limits hold back for ever: held"):
+            await harness.drain(until_done=True)
+
+
+@pytest.fixture
+def harness_app() -> App:
+    return App("memory://")

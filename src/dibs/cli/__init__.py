@@ -18,6 +18,7 @@ class _Dibs(Commands):
             "jobs",
             "flows",
             "queues",
+            "limits",
             "schedules",
             "workers",
             "why",

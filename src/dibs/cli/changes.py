@@ -15,7 +15,7 @@ from dibs.cli import kinds, show
 from dibs.cli.exits import FINE, USAGE, WRONG, Trouble
 from dibs.cli.options import administering, chosen, complete_job, filter_options, json_option, run, store_options
 from dibs.clock import system_clock
-from dibs.job import Cancel, Change, Delete, Filter, Reprioritise, Requeue, Reschedule, State
+from dibs.job import FINISHED, Cancel, Change, Delete, Filter, Reprioritise, Requeue, Reschedule, State
 from dibs.store import CHUNK
 
 NAMED = 20
@@ -43,6 +43,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     asked: int = 0
     """How many of them run and were only asked to stop."""
+    expired: int = 0
+    """How many of them have expired, and would end again at the next claim."""
     unchanged: dict[str, str] = msgspec.field(default_factory=dict)
     """Jobs that were named and not changed, with the reason."""
 
@@ -66,11 +68,13 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--force", is_flag=True, help="End running jobs at once; their workers are fenced out.")
 @_changing
 def cancel(force: bool, **given: Any) -> None:
-    """End unfinished jobs. Running ones are asked, and stop at the next heartbeat.
+    """End unfinished jobs. Running ones are asked, and stop in a moment, or at the next heartbeat.
 
     \b
       dibs jobs cancel 0192f0c8-2f6e-7cc3-9a51-2f3e7d6b8a01
       dibs jobs cancel --queue mail --task send_mail --dry-run
+      dibs jobs cancel --key order-7
+      dibs jobs cancel --flow 0192f0c8-2f6e-7cc3-9a51-2f3e7d6b8a01 --yes
     """
     _do("cancel", "cancelled", Cancel(force), **given)
 
@@ -173,9 +177,14 @@ async def _survey(wanted: Wanted) -> Done:
     async with administering(wanted.url) as admin:
         which, change = wanted.which, wanted.change
         count = await admin.change(which, change, dry_run=True)
-        asked = await _running(admin, which) if isinstance(change, Cancel) and not change.force else 0
-        unchanged = await _unchanged(admin, wanted, changed=count)
-        return Done(action=wanted.verb, dry_run=wanted.dry_run, count=count, asked=asked, unchanged=unchanged)
+        return Done(
+            action=wanted.verb,
+            dry_run=wanted.dry_run,
+            count=count,
+            asked=await _running(admin, which) if isinstance(change, Cancel) and not change.force else 0,
+            expired=await _expired(admin, which) if isinstance(change, Requeue) and count else 0,
+            unchanged=await _unchanged(admin, wanted, changed=count),
+        )
 
 
 async def _carry_out(wanted: Wanted, total: int) -> int:
@@ -217,6 +226,11 @@ async def _running(admin: Admin, which: Filter) -> int:
     return await admin.count(msgspec.structs.replace(which, states=(State.RUNNING,)))
 
 
+async def _expired(admin: Admin, which: Filter) -> int:
+    states = tuple(state for state in State if state in FINISHED and (which.states is None or state in which.states))
+    return await admin.expired(msgspec.structs.replace(which, states=states)) if states else 0
+
+
 async def _unchanged(admin: Admin, wanted: Wanted, changed: int) -> dict[str, str]:
     """Of the jobs that were named: which the verb does not apply to, and why."""
     ids = wanted.which.ids
@@ -243,6 +257,8 @@ def _tell(wanted: Wanted, result: Done) -> None:
     else:
         note = f", {result.asked:,} of them run and were asked to stop" if result.asked else ""
         click.echo(f"{wanted.done} {show.plural(result.count)}{note}")
+    if result.expired:
+        click.echo(f"{show.plural(result.expired)} of them expired, and will end again: enqueue them anew", err=True)
     for at, (id_, reason) in enumerate(result.unchanged.items()):
         if at == NAMED:
             click.echo(f"and {len(result.unchanged) - NAMED:,} more", err=True)

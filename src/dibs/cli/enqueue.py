@@ -1,6 +1,5 @@
 """``dibs enqueue``: one job, by hand."""
 
-from datetime import datetime, timedelta
 from difflib import get_close_matches
 from os import environ
 from typing import Any
@@ -12,7 +11,8 @@ from dibs.cli.locate import load_app
 from dibs.cli.options import administering, app_option, complete_queue, complete_task, json_option, resolve_url, run
 from dibs.clock import system_clock
 from dibs.errors import Refused
-from dibs.job import Enqueued, NewJob
+from dibs.job import Enqueued, NewJob, OnConflict
+from dibs.options import TaskOptions, new_job, replaced
 from dibs.task import Tasks
 
 
@@ -25,6 +25,11 @@ from dibs.task import Tasks
 @click.option("--delay", type=kinds.Span(), metavar="SPAN", help="Not before so long from now: 90s, 5m, 1h30m, 2d.")
 @click.option("--run-at", type=kinds.Moment(ahead=True), metavar="WHEN", help="Not before: 2030-01-31T14:30Z.")
 @click.option("--key", help="At most one unfinished job of a queue has it.")
+@click.option("--unique-for", type=kinds.Span(), metavar="SPAN", help="The key is busy for at least so long.")
+@click.option("--on-conflict", type=click.Choice([each.value for each in OnConflict]), help="If the key is busy.")
+@click.option("--max-delay", type=kinds.Span(), metavar="SPAN", help="The longest that debounce puts a job off.")
+@click.option("--expires-in", type=kinds.Span(), metavar="SPAN", help="Do not start it so long after it was due.")
+@click.option("--limit-key", help="Whose job it is, for limits of each key.")
 @click.option("--max-attempts", type=click.IntRange(1, 1000), help="How often it may be tried.")
 @click.option("--url", metavar="URL", help="The store.  [env: DIBS_URL]")
 @app_option(expose_value=True)
@@ -50,6 +55,8 @@ def enqueue(
       dibs enqueue send_mail --args '{"to": "ada@example.com"}' --delay 10m
       dibs enqueue send_mail -a to=ada@example.com --app shop.tasks:app
       echo '{"to": "ada@example.com"}' | dibs enqueue send_mail --args - --key mail-ada
+      dibs enqueue rebuild_index --key index --on-conflict debounce --delay 30s --max-delay 5m
+      dibs enqueue send_mail -a to=ada@example.com --limit-key acme --expires-in 1h
     """
     args = arguments(whole, single)
     if given["delay"] is not None and given["run_at"] is not None:
@@ -59,11 +66,13 @@ def enqueue(
     job = _unchecked(task, args, options) if path is None else checked(load_app(path).tasks, task, args, options)
     answer = run(_send(resolve_url(url, app), job))
     if as_json:
-        show.emit({"id": answer.id, "created": answer.created, "task": job.task, "queue": job.queue})
+        about = {"id": answer.id, "created": answer.created, "changed": answer.changed}
+        show.emit({**about, "task": job.task, "queue": job.queue})
         return
     click.echo(answer.id)
     if not answer.created:
-        click.echo(f"key {job.key} is busy in queue {job.queue}: the job that has it was not replaced", err=True)
+        became = "is now this one" if answer.changed else "was not replaced"
+        click.echo(f"key {job.key} is busy in queue {job.queue}: the job that has it {became}", err=True)
 
 
 def arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
@@ -74,10 +83,8 @@ def arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]
 
 
 def _unchecked(task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
-    delay: timedelta | None = options.pop("delay", None)
-    run_at: datetime | None = options.pop("run_at", None)
-    due = run_at if delay is None else system_clock() + delay
-    return NewJob(task=task, args=args, run_at=due, **options)
+    keys = {"key": options.get("key"), "limit_key": options.get("limit_key")}
+    return new_job(replaced(TaskOptions(), options), system_clock, task=task, args=args, **keys)
 
 
 def checked(tasks: Tasks, name: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:

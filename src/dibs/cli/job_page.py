@@ -45,6 +45,8 @@ def _facts(job: Job, flow: Flow | None, now: datetime) -> Iterator[tuple[str, st
     yield "attempts", f"{job.attempts} of {job.max_attempts} (epoch {job.epoch})"
     if job.key is not None:
         yield "key", show.one_line(job.key)
+    if job.limit_key is not None:
+        yield "limit key", show.one_line(job.limit_key)
     if job.flow is not None:
         yield "flow", str(job.flow) if flow is None else f"{job.flow} ({show.one_line(flow.name)}, {flow.state})"
         yield "step", show.one_line(job.step or "?")
@@ -58,6 +60,8 @@ def _facts(job: Job, flow: Flow | None, now: datetime) -> Iterator[tuple[str, st
         ("started", job.started_at),
         ("lease until", job.locked_until),
         ("finished", job.finished_at),
+        ("expires", job.expires_at),
+        ("key busy until", job.unique_until),
     )
     for name, moment in times:
         if moment is not None:

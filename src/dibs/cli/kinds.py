@@ -10,6 +10,7 @@ from uuid import UUID
 import click
 
 from dibs.clock import system_clock
+from dibs.scope import Rate
 
 if TYPE_CHECKING:
     Kind = click.ParamType[Any]
@@ -53,6 +54,20 @@ class Span(Kind):
         found = read_span(str(value))
         if found is None:
             self.fail(f"{value!r} is no length of time: write 90s, 5m, 1h30m or 2d", param, ctx)
+        return found
+
+
+class PerTime(Kind):
+    """So many in so much time."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Rate:
+        if isinstance(value, Rate):
+            return value
+        found = Rate.read(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no rate: write 100/min, 5/s, 1000/h or 10/30s", param, ctx)
         return found
 
 

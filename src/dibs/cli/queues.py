@@ -1,10 +1,12 @@
-"""``dibs queues``: list, pause, resume, and the order of equals."""
+"""``dibs queues``: list, pause, resume, and the order of their jobs."""
+
+from datetime import timedelta
 
 import click
 from rich.text import Text
 
 from dibs.admin import Admin, Queue
-from dibs.cli import show
+from dibs.cli import kinds, show
 from dibs.cli.exits import Defaulting
 from dibs.cli.options import administering, complete_queue, json_option, run, store_options
 from dibs.clock import system_clock
@@ -20,6 +22,7 @@ def queues() -> None:
       dibs queues pause mail
       dibs queues resume mail
       dibs queues order mail lifo
+      dibs queues order mail fifo --ageing 10s
     """
 
 
@@ -67,7 +70,9 @@ def _print(found: list[Queue]) -> None:
 
 def marks(queue: Queue) -> Text:
     """What is unusual about the queue."""
-    return Text(" ".join(["paused"] * queue.paused + ["lifo"] * (queue.order is Order.LIFO)), style="yellow")
+    ageing = [] if queue.ageing is None else [f"ages {show.span(queue.ageing)}"]
+    words = ["paused"] * queue.paused + ["lifo"] * (queue.order is Order.LIFO) + ageing
+    return Text(" ".join(words), style="yellow")
 
 
 @queues.command()
@@ -101,23 +106,34 @@ def resume(names: tuple[str, ...], url: str, as_json: bool) -> None:
 @queues.command()
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 @click.argument("order", type=click.Choice([order.value for order in Order]))
+@click.option("--ageing", type=kinds.Span(), metavar="SPAN", help="Every so long a due job is worth one priority more.")
 @store_options
 @json_option
-def order(name: str, order: str, url: str, as_json: bool) -> None:
+def order(name: str, order: str, ageing: timedelta | None, url: str, as_json: bool) -> None:
     """Hand out the oldest (fifo) or the newest (lifo) of jobs of equal priority first.
+
+    With --ageing, in a fifo queue, jobs of a low priority run in the end, however many urgent ones come. Without it
+    the queue does not age, whatever was set before.
 
     \b
       dibs queues order mail lifo
+      dibs queues order mail fifo --ageing 10s
     """
-    run(_change(url, "order", (name,), Order(order)))
-    _tell(as_json, (name,), str(Order(order).value), "from the next claim on")
+
+    async def work() -> None:
+        async with administering(url, create=True) as admin:
+            await admin.order(name, Order(order), ageing)
+
+    run(work())
+    aged = "" if ageing is None else f", one priority more for every {show.span(ageing)} of waiting"
+    _tell(as_json, (name,), f"{Order(order).value}{aged}", "from the next claim on")
 
 
-async def _change(url: str, verb: str, names: tuple[str, ...], *more: Order) -> None:
+async def _change(url: str, verb: str, names: tuple[str, ...]) -> None:
     async with administering(url, create=True) as admin:
-        change = {"pause": Admin.pause, "resume": Admin.resume, "order": Admin.order}[verb]
+        change = {"pause": Admin.pause, "resume": Admin.resume}[verb]
         for name in names:
-            await change(admin, name, *more)  # type: ignore[operator]
+            await change(admin, name)
 
 
 def _tell(as_json: bool, names: tuple[str, ...], what: str, meaning: str) -> None:

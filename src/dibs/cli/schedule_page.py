@@ -112,6 +112,11 @@ def _rest(schedule: Schedule) -> Iterator[tuple[str, str]]:
         yield "priority", str(schedule.priority)
     if schedule.key is not None:
         yield "key", show.one_line(schedule.key)
+    if schedule.limit_key is not None:
+        yield "limit key", show.one_line(schedule.limit_key)
+    for word, span in (("unique for", schedule.unique_for), ("expires in", schedule.expires_in)):
+        if span is not None:
+            yield word, _exact(span)
     if schedule.jitter:
         yield "jitter", f"up to {show.span(schedule.jitter)}"
     yield (

@@ -32,7 +32,7 @@ from dibs.task import Tasks
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN = 10
-_OF_THE_JOB = ("queue", "priority", "key", "max_attempts")
+_OF_THE_JOB = ("queue", "priority", "key", "unique_for", "limit_key", "max_attempts")
 
 
 @click.group(cls=Defaulting)
@@ -110,6 +110,8 @@ def _plain(listed: Listed) -> dict[str, Any]:
         made["schedule"] = {field: getattr(schedule, field) for field in schedule.__struct_fields__} | {
             "every": None if schedule.every is None else schedule.every.total_seconds(),
             "jitter": schedule.jitter.total_seconds(),
+            "unique_for": None if schedule.unique_for is None else schedule.unique_for.total_seconds(),
+            "expires_in": None if schedule.expires_in is None else schedule.expires_in.total_seconds(),
             "paused": listed.paused,
         }
     return made
@@ -131,6 +133,7 @@ def _rhythm_options(command: F) -> F:
             click.option("--overlap", type=click.Choice(["allow", "skip"]), help="skip: no new job beside the last."),
             click.option("--starts-at", type=kinds.Moment(ahead=True), metavar="WHEN", help="No tick before."),
             click.option("--ends-at", type=kinds.Moment(ahead=True), metavar="WHEN", help="No tick from then on."),
+            click.option("--expires-in", type=kinds.Span(), metavar="SPAN", help="Start none so long after its tick."),
         )
     ):
         command = option(command)
@@ -145,6 +148,8 @@ def _job_options(command: F) -> F:
             click.option("--queue", shell_complete=complete_queue, help="Where its jobs go."),
             click.option("--priority", type=click.IntRange(-32768, 32767), help="Smaller runs first."),
             click.option("--key", help="At most one unfinished job of a queue has it."),
+            click.option("--unique-for", type=kinds.Span(), metavar="SPAN", help="The key is busy for so long."),
+            click.option("--limit-key", help="Whose jobs they are, for limits of each key."),
             click.option("--max-attempts", type=click.IntRange(1, 1000), help="How often a job may be tried."),
             click.option("--url", metavar="URL", help="The store.  [env: DIBS_URL]"),
         )
@@ -242,6 +247,8 @@ def _changed_job(old: Schedule, task: str | None, words: dict[str, Any], tasks: 
         priority=old.priority,
         max_attempts=old.max_attempts,
         key=old.key,
+        unique_for=old.unique_for,
+        limit_key=old.limit_key,
         meta=old.meta,
     )
     if tasks.by_name and job.task not in tasks.by_name:

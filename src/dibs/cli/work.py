@@ -16,6 +16,7 @@ from dibs.cli import kinds, logs, show
 from dibs.cli.locate import load_app
 from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
+from dibs.draining import held_back
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
 from dibs.telemetry import exposition
@@ -88,6 +89,8 @@ def work(**given: Any) -> None:
         run(_reach(app))
     with _metrics(worker, given):
         stats = _run(worker)
+    if given["drain"]:
+        _say_what_is_left(run(_held_back(app, worker)))
     if given["drain"] and given["as_json"]:
         show.emit(stats)
 
@@ -110,6 +113,20 @@ async def _reach(app: App) -> None:
         await store.setup()
     finally:
         await store.close()
+
+
+async def _held_back(app: App, worker: Worker) -> int:
+    store = app.open_store()
+    try:
+        await store.setup()
+        return await held_back(store, list(worker.settings.queues), app.tasks.by_name)
+    finally:
+        await store.close()
+
+
+def _say_what_is_left(count: int) -> None:
+    if count:
+        click.echo(f"{show.plural(count, 'due job')} left: limits hold them back (dibs limits)", err=True)
 
 
 # --- one process --------------------------------------------------------------------------------------------

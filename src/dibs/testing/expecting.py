@@ -14,7 +14,7 @@ from dibs.job import Job
 from dibs.signals import span
 from dibs.task import Task, Tasks
 
-OPTIONS = frozenset({"queue", "key", "priority", "delay", "run_at", "max_attempts", "meta"})
+OPTIONS = frozenset({"queue", "key", "limit_key", "priority", "delay", "run_at", "expires_at", "max_attempts", "meta"})
 """What can be expected of a job besides its arguments."""
 SHOWN = 20
 """How many jobs a message lists."""

@@ -7,12 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from dibs.app import App
 from dibs.clock import system_clock
 from dibs.draining import Deadline, Drained
 from dibs.errors import JobUnknown, Refused
 from dibs.handle import Handle
 from dibs.job import Claim, Filter, Job, Settlement, State
+from dibs.limiting import is_full
 from dibs.outcome import Verdict
 from dibs.signals import Delay, span
 from dibs.store import Store
@@ -162,21 +165,45 @@ class Harness:
         ``raising``: the first exception of a handler, recorded with its job as always, ends the drain and is raised
         here; False leaves it with the job, as a worker would. ``until_done``: when nothing is due, move the clock to
         when something is, until no unfinished job is left. Jobs run one after the other, in their order, unless
-        ``concurrency`` says otherwise. ``timeout`` is in real time.
+        ``concurrency`` says otherwise. ``timeout`` is in real time. Limits count if they are in the store
+        (``app.limits.set``): what they hold back is left, and counted as ``held_back``.
         """
         __tracebackhide__ = True
         deadline, total, moves = Deadline(timeout), Drained(), 0
         while moments := self._ledger.next_moments(frozenset(self.app.tasks.by_name)):
             queues = sorted({queue for moment, queue in moments if moment <= self.now})
             if queues:
+                before, due = total, self._due()
                 total = await self._drain_once(queues, total, deadline, raising, concurrency)
-            elif not until_done:
+                if total != before or self._due() != due:
+                    continue
+                moments = [(moment, queue) for moment, queue in moments if moment > self.now] + self._starts(due)
+                total = msgspec.structs.replace(total, held_back=len(due))
+            if not until_done:
                 break
-            elif moves == MOVES:
-                raise AssertionError(f"jobs are left after {MOVES:,} moves of the clock: {self._left()}")
-            else:
-                self.clock.now, moves = min(moments)[0], moves + 1
+            if moves == MOVES or not moments:
+                after = f"after {moves:,} moves of the clock" if moments else "that limits hold back for ever"
+                raise AssertionError(f"jobs are left {after}: {self._left()}")
+            total = msgspec.structs.replace(total, held_back=0)
+            self.clock.now, moves = min(moments)[0], moves + 1
         return total
+
+    def _due(self) -> list[Job]:
+        """The jobs that a worker could run now, but for limits."""
+        paused = {each.queue for each in self._ledger.at_once(self._ledger.counts()) if each.paused}
+        tasks = self.app.tasks.by_name
+        queued = self.jobs(state=State.QUEUED)
+        return [job for job in queued if job.task in tasks and job.run_at <= self.now and job.queue not in paused]
+
+    def _starts(self, held: Sequence[Job]) -> list[tuple[datetime, str]]:
+        """When rates let jobs start that they hold back."""
+        found = []
+        for job in held:
+            uses = self._ledger.at_once(self._ledger.limits(job.id))
+            starts = [use.next_start for use in uses if use.next_start is not None]
+            if starts and not any(map(is_full, uses)):
+                found.append((max(starts), job.queue))
+        return found
 
     async def _drain_once(
         self, queues: Sequence[str], total: Drained, deadline: Deadline, raising: bool, concurrency: int

@@ -5,36 +5,25 @@ ids), the same calls and the same clock; every answer is compared, and after eve
 be seen of the two.
 """
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime, timedelta
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from dibs.errors import Refused
-from dibs.job import FINISHED, Claim, Filter, Job, NewFlow, NewJob, NewStep, Order, Retention, Settlement, State
+from dibs.job import FINISHED, Claim, Filter, NewFlow, NewJob, NewStep, Order, Retention, Settlement, State
 from dibs.outcome import Succeeded
-from dibs.store import Store
-from dibs.stores.memory import MemoryStore
-from dibs.testing.clock import START, FakeClock
+from dibs.testing.clock import START
 from dibs.testing.draws import (
     ACTIONS,
     KINDS,
-    MICROSECOND,
-    MOVES,
     SECOND,
     VERBS,
+    ageings,
     choices,
     leases,
     limits,
@@ -46,18 +35,17 @@ from dibs.testing.draws import (
     queues,
     reports,
     requests,
+    scopes,
     shapes,
+    some_limits,
     some_tasks,
+    uniques,
     workers,
 )
 from dibs.testing.labs.base import Lab
-
-T = TypeVar("T")
-Draw = Callable[[st.SearchStrategy[Any]], Any]
+from dibs.testing.story import Draw, Story, make_id, nth
 
 STEPS = 50
-HANDLES = 3
-REMEMBERED = 40
 
 
 def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: bool = True) -> None:
@@ -86,111 +74,54 @@ def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: 
     )
 
 
-class Agreement(RuleBasedStateMachine):
-    """Two stores, one story."""
+class Agreement(Story):
+    """What happens in a story."""
 
-    factory: ClassVar[Callable[[], Lab]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.clock = FakeClock(START)
-        self.model: Store = MemoryStore(clock=self.clock)
-        self.lab = type(self).factory()
-        self.handles: list[Store] = []
-        self.calls = self.steps = 0
-        self.made: list[NewJob] = []
-        self.started: list[NewFlow] = []
-        self.claims: list[Claim] = []
-        self.jobs: tuple[Job, ...] = ()
-        self.run(self._start())
-
-    async def _start(self) -> None:
-        await self.lab.start()
-        await self.lab.set_clock(self.clock.now)
-        self.handles = [await self.lab.open() for _ in range(HANDLES)]
-
-    def teardown(self) -> None:
-        try:
-            if self.handles:
-                self.compare_tables()
-        finally:
-            self.run(self.lab.stop())
-            self.runner.close()
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(call)
-
-    def both(self, verb: str, *args: Any, **options: Any) -> Any:
-        """Ask the model and one of the handles the same thing."""
-        self.calls += 1
-        handle = self.handles[self.calls % HANDLES]
-        expected = self.run(_answer(getattr(self.model, verb)(*args, **options)))
-        answer = self.run(_answer(getattr(handle, verb)(*args, **options)))
-        assert answer == expected, f"{verb}: the model answers {expected}, the store {answer}"
-        return expected
-
-    def tell(self, verb: str, *args: Any, **options: Any) -> Any:
-        """The same, as a step of the story that a failure prints."""
-        said = [*map(repr, args), *(f"{name}={value!r}" for name, value in options.items())]
-        note(f"    {verb}({', '.join(said)})")
-        return self.both(verb, *args, **options)
-
-    @initialize(wanted=st.lists(requests, min_size=3, max_size=6))
-    def begin(self, wanted: list[dict[str, Any]]) -> None:
+    @initialize(wanted=st.lists(requests, min_size=3, max_size=6), limited=st.booleans(), data=st.data())
+    def begin(self, wanted: list[dict[str, Any]], limited: bool, data: st.DataObject) -> None:
+        for _ in range(2 * limited):
+            self.limit(data.draw)
         self.tell("enqueue", [self._new(**one) for one in wanted])
 
     @rule(action=st.sampled_from(ACTIONS), data=st.data())
     def act(self, action: str, data: st.DataObject) -> None:
         getattr(self, action)(data.draw)
 
-    @invariant()
-    def compare(self) -> None:
-        """After every step both show the same jobs and flows; after every fourth the same tables, too."""
-        self.steps += 1
-        self.jobs = self.both("find", Filter(), limit=1_000).jobs
-        if self.started:
-            self.both("flows", limit=1_000)
-        if self.steps % 4 == 0:
-            self.compare_tables()
-
-    def compare_tables(self) -> None:
-        self.both("counts")
-        self.both("workers")
-        self.both("kept", KINDS)
-
-    # --- time ---------------------------------------------------------------------------------
-
-    def move(self, now: datetime) -> None:
-        note(f"    the clock shows {now}")
-        self.clock.now = now
-        self.run(self.lab.set_clock(now))
-
-    def advance(self, draw: Draw) -> None:
-        self.move(self.clock.now + draw(st.sampled_from(MOVES)))
-
-    def advance_to_an_instant_that_matters(self, draw: Draw) -> None:
-        """The next end of a lease or the next time at which a job is due; or just before it."""
-        moments = [job.locked_until or job.run_at for job in self.jobs if job.finished_at is None]
-        coming = [moment for moment in moments if moment > self.clock.now + MICROSECOND]
-        if coming:
-            self.move(min(coming) - draw(st.sampled_from((0, 0, 1))) * MICROSECOND)
-
     # --- the life of a job --------------------------------------------------------------------
 
     def enqueue(self, draw: Draw) -> None:
         """New jobs, and some that were sent before."""
         again = draw(st.lists(number, max_size=2))
-        jobs = [_nth(self.made, n) for n in again if self.made]
+        jobs = [nth(self.made, n) for n in again if self.made]
         jobs += [self._new(**one) for one in draw(st.lists(requests, max_size=3))]
         self.tell("enqueue", jobs)
 
-    def _new(self, offset: timedelta | None, shelf: int, **fields: Any) -> NewJob:
+    def ask_for_the_same_key(self, draw: Draw) -> None:
+        """Once or twice more, in one call; of a job that is still there, if one has a key."""
+        keyed = [job for job in self.jobs[::-1] if job.key is not None]
+        there = {"queue": "a", "key": "k1"}
+        if keyed:
+            job = nth(keyed, draw(number))
+            there = {"queue": job.queue, "key": job.key or ""}
+        wanted = draw(st.lists(st.tuples(requests, uniques), min_size=1, max_size=2))
+        self.tell("enqueue", [self._new(**one | there | {"unique": unique}) for one, unique in wanted])
+
+    def _new(
+        self,
+        offset: timedelta | None,
+        lasts: timedelta | None,
+        unique: dict[str, Any],
+        shelf: int,
+        **fields: Any,
+    ) -> NewJob:
+        now = self.clock.now
         job = NewJob(
-            id=_id(shelf, len(self.made)),
+            id=make_id(shelf, len(self.made)),
             args={"n": len(self.made)},
             meta={"shelf": shelf},
-            run_at=None if offset is None else self.clock.now + offset,
+            run_at=None if offset is None else now + offset,
+            expires_at=None if lasts is None else now + (offset or timedelta(0)) + lasts,
+            **(unique if fields["key"] is not None else {}),
             **fields,
         )
         self.made.append(job)
@@ -211,7 +142,7 @@ class Agreement(RuleBasedStateMachine):
     def heartbeat(self, draw: Draw) -> None:
         if self.claims:
             stale, other, known = draw(st.tuples(st.booleans(), workers, st.booleans()))
-            claims = [_nth(self.claims if stale else self.held, n) for n in draw(numbers)]
+            claims = [nth(self.claims if stale else self.held, n) for n in draw(numbers)]
             worker, lease = other if stale else claims[0].worker, draw(leases)
             info = None if known else {"lease": lease.total_seconds()}
             said = {one.id: report for one in claims if (report := draw(reports)) is not None}
@@ -222,21 +153,21 @@ class Agreement(RuleBasedStateMachine):
         if self.claims:
             items: dict[tuple[UUID, int, str], Settlement] = {}
             for n, outcome in draw(st.lists(st.tuples(number, outcomes), min_size=1, max_size=3)):
-                claim = _nth(self.held, n)
+                claim = nth(self.held, n)
                 items[claim.id, claim.epoch, claim.worker] = claim.settled(outcome)
             for _ in range(draw(st.sampled_from((1, 1, 2)))):
                 self.tell("settle", list(items.values()))
 
     def settle_late_or_forged(self, draw: Draw) -> None:
         if self.claims:
-            claim, outcome = _nth(self.claims, draw(number)), draw(outcomes)
+            claim, outcome = nth(self.claims, draw(number)), draw(outcomes)
             epoch = claim.epoch + draw(st.sampled_from((0, 0, 0, -1, 1)))
             worker = draw(st.sampled_from((claim.worker, claim.worker, "ann")))
             self.tell("settle", [Settlement(claim.id, epoch, worker, outcome)])
 
     def ask_for_a_cancel(self, draw: Draw) -> None:
         if self.claims:
-            claim = _nth(self.held, draw(number))
+            claim = nth(self.held, draw(number))
             self.tell("cancel", Filter(ids=(claim.id,)))
             self.tell("heartbeat", claim.worker, [claim], draw(leases))
 
@@ -251,14 +182,14 @@ class Agreement(RuleBasedStateMachine):
     def start(self, draw: Draw) -> None:
         """A new flow, most often in one queue; or one that was sent before."""
         if self.started and draw(st.sampled_from((False, False, False, True))):
-            self.tell("start", _nth(self.started, draw(number)))
+            self.tell("start", nth(self.started, draw(number)))
             return
         same = draw(st.sampled_from(({"queue": "a"}, {"queue": "b"}, {})))
         steps = tuple(
             self._step(draw, f"s{n}", *(f"s{i}" for i in needs), **same) for n, needs in enumerate(draw(shapes))
         )
         n = len(self.started)
-        flow = NewFlow(name=f"flow {n}", steps=steps, on_failure=draw(policies), id=_id(4, n), meta={"n": n})
+        flow = NewFlow(name=f"flow {n}", steps=steps, on_failure=draw(policies), id=make_id(4, n), meta={"n": n})
         self.started.append(flow)
         self.tell("start", flow)
 
@@ -277,7 +208,7 @@ class Agreement(RuleBasedStateMachine):
     def settle_with_steps(self, draw: Draw) -> None:
         """Steps that come later; sometimes the call is sent twice."""
         if self.claims:
-            claim = _nth([one for one in self.held if one.flow] or self.held, draw(number))
+            claim = nth([one for one in self.held if one.flow] or self.held, draw(number))
             outcome = self._adding(draw, claim)
             for _ in range(draw(st.sampled_from((1, 1, 2)))):
                 self.tell("settle", [claim.settled(outcome)])
@@ -301,7 +232,7 @@ class Agreement(RuleBasedStateMachine):
     def change_a_flow(self, draw: Draw) -> None:
         """What operators do: cancel it, try again from the failed step, run it whole again."""
         if self.started:
-            flows = (_nth(self.started, draw(st.sampled_from((0, 0, 1)))).id,)
+            flows = (nth(self.started, draw(st.sampled_from((0, 0, 1)))).id,)
             match draw(st.sampled_from(("cancel", "again", "again", "whole", "delete"))):
                 case "again":
                     self.tell("requeue", Filter(flows=flows, states=(State.FAILED, State.CANCELLED)))
@@ -321,7 +252,9 @@ class Agreement(RuleBasedStateMachine):
             if (after := self.tell("find", which, after, limit).after) is None:
                 break
         if self.made:
-            self.tell("get", _nth(self.made, draw(number)).id)
+            job = nth(self.made, draw(number)).id
+            self.tell("get", job)
+            self.tell("limits", job)
 
     def change(self, draw: Draw) -> None:
         verb, which, extra = draw(st.sampled_from(VERBS)), self._filter(draw), []
@@ -345,9 +278,9 @@ class Agreement(RuleBasedStateMachine):
         fields: dict[str, Any] = {"everything": True}
         match draw(choices):
             case "ids" if self.made:
-                fields = {"ids": tuple(_nth(self.made, n).id for n in draw(numbers))}
+                fields = {"ids": tuple(nth(self.made, n).id for n in draw(numbers))}
             case "held" if self.claims:
-                fields = {"ids": tuple(_nth(self.held, n).id for n in draw(numbers))}
+                fields = {"ids": tuple(nth(self.held, n).id for n in draw(numbers))}
             case "queues":
                 fields = {"queues": (draw(queues),)}
             case "tasks":
@@ -359,7 +292,7 @@ class Agreement(RuleBasedStateMachine):
             case "keys":
                 fields = {"keys": ("k1",)}
             case "flows" if self.started:
-                fields = {"flows": (_nth(self.started, draw(number)).id,)}
+                fields = {"flows": (nth(self.started, draw(number)).id,)}
             case "times":
                 what = draw(st.sampled_from(("created", "finished")))
                 fields = {f"{what}_since": START + SECOND, f"{what}_before": self.clock.now}
@@ -371,11 +304,19 @@ class Agreement(RuleBasedStateMachine):
         self.tell("prune", retention, draw(limits))
 
     def set_up_a_queue(self, draw: Draw) -> None:
-        queue, what = draw(queues), draw(st.sampled_from(("pause", "resume", "fifo", "lifo")))
+        queue, what = draw(queues), draw(st.sampled_from(("pause", "resume", "fifo", "lifo", "ageing", "ageing")))
         if what in {"pause", "resume"}:
             self.tell(what, queue)
+        elif what == "ageing":
+            self.tell("configure", queue, ageing=draw(ageings))
         else:
             self.tell("configure", queue, order=Order(what))
+
+    def limit(self, draw: Draw) -> None:
+        """How many may run; sometimes none, sometimes by somebody who comes too late."""
+        scope, limit, rank = draw(st.tuples(scopes, some_limits, st.sampled_from((0, 0, 0, 1))))
+        self.is_limited = True
+        self.tell("limit", scope, limit, rank=rank)
 
     def keep(self, draw: Draw) -> None:
         """What is no job: some is kept, some forgotten, now and then by somebody who comes too late."""
@@ -383,23 +324,3 @@ class Agreement(RuleBasedStateMachine):
         values = draw(st.dictionaries(st.sampled_from(("x", "ü b")), what, max_size=2))
         self.tell("keep", draw(st.sampled_from(KINDS)), values, rank=draw(st.integers(0, 3)))
         self.both("kept", KINDS)
-
-
-async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
-    """What the store says, or the words in which it refuses."""
-    try:
-        return await call
-    except Refused as problem:
-        return str(problem)
-
-
-def _nth(remembered: Sequence[T], n: int) -> T:
-    """One of the latest, counted from the newest; numbers too large go round."""
-    recent = remembered[-REMEMBERED:]
-    return recent[-1 - n % len(recent)]
-
-
-def _id(shelf: int, count: int) -> UUID:
-    """A UUIDv7 like any other, the same in every run. A higher shelf sorts behind a lower one."""
-    millis = int(START.timestamp() * 1_000)
-    return UUID(int=millis << 80 | 7 << 76 | 0b10 << 62 | shelf << 40 | count)

@@ -7,7 +7,7 @@ began and when it ended, and, where it knows, what became of its settle. The sto
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
 from uuid import UUID
 
@@ -70,6 +70,13 @@ def faults(runs: Iterable[Run], jobs: Iterable[Job], enqueued: Iterable[UUID], *
     for job in stored.values():
         found += _about(job, sorted(by_job[job.id], key=lambda run: run.epoch), drained)
     return found
+
+
+def most_at_once(runs: Iterable[Run]) -> int:
+    """How many of these claims were held at the same time, at the most crowded moment."""
+    moments = sorted(moment for run in runs for moment in ((run.start, 1), (run.end, -1)))
+    held = accumulate(change for _, change in moments)
+    return max(held, default=0)
 
 
 def _about(job: Job, runs: list[Run], drained: bool) -> Iterator[str]:

@@ -8,18 +8,21 @@ import asyncio
 import os
 import sys
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from time import monotonic
+from uuid import UUID
 
 import msgspec
 
-from dibs.job import Claim
+from dibs.job import UNFINISHED, Claim
 from dibs.outcome import Succeeded, Verdict
 from dibs.store import Store
 from dibs.stores import open_store
 from dibs.testing.oracle import Log, Run
+
+Place = tuple[int, datetime, UUID]
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[int, ...] = (1,)
     """Each claim asks for one of these many jobs."""
     lease: float = 300.0
+    limited: bool = False
+    """A claim may come back empty although jobs are left, and the order is that of those that have room."""
     hold: int = 0
     """If not 0: claim this many, say "holding" and sit on them until killed."""
 
@@ -46,18 +51,36 @@ async def race(store: Store, orders: Orders) -> None:
 async def _claimer(store: Store, orders: Orders, worker: str) -> None:
     random, lease = Random(worker), timedelta(seconds=orders.lease)
     log = Log(Path(orders.folder, f"{worker}.log"))
-    last = None
+    last: Place | None = None
     try:
-        while claims := await store.claim(orders.queue, worker, random.choice(orders.batches), lease):
+        while True:
+            claims = await store.claim(orders.queue, worker, random.choice(orders.batches), lease)
             start = monotonic()
-            places = [(claim.priority, claim.run_at, claim.id) for claim in claims]
-            if places != sorted(places) or (last is not None and places[0] < last):
-                raise AssertionError(f"{worker} got jobs out of order")
-            last = places[-1]
+            if not claims:
+                if orders.limited and await _is_left(store, orders.queue):
+                    await asyncio.sleep(random.random() / 50)  # there is nothing that would say that a slot is free
+                    continue
+                return
+            if not orders.limited:
+                last = _in_order(claims, worker, last)
             await asyncio.sleep(0)
             await _settle(store, claims, start, log)
     finally:
         log.close()
+
+
+def _in_order(claims: list[Claim], worker: str, last: Place | None) -> Place:
+    """The last place; what a claimer gets comes in order, in each call and from call to call."""
+    places = [(claim.priority, claim.run_at, claim.id) for claim in claims]
+    if places != sorted(places) or (last is not None and places[0] < last):
+        raise AssertionError(f"{worker} got jobs out of order")
+    return places[-1]
+
+
+async def _is_left(store: Store, queue: str) -> bool:
+    """Whether jobs are unfinished."""
+    states = next(each.states for each in await store.counts() if each.queue == queue)
+    return any(states[each] for each in UNFINISHED)
 
 
 async def _settle(store: Store, claims: list[Claim], start: float, log: Log) -> None:

@@ -1,7 +1,7 @@
 """Claiming: never more than can start soon, and the next claim is on its way while the last one runs."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from time import monotonic
 
@@ -32,6 +32,7 @@ class Claimer:
         stats: Stats,
         weather: Weather,
         until_empty: bool,
+        taken: Callable[[], None],
     ) -> None:
         self._name = name
         self._store = store
@@ -43,6 +44,8 @@ class Claimer:
         self._stats = stats
         self._weather = weather
         self._until_empty = until_empty
+        self._taken = taken
+        """Called when claims have come."""
         self._tasks = frozenset(name for name, plan in plans.items() if not plan.in_process)
         self._process_tasks = frozenset(plans) - self._tasks
         self._process_batch = max((plans[name].batch or 1 for name in self._process_tasks), default=1)
@@ -154,5 +157,6 @@ class Claimer:
         self._held.update(runs)
         if self._batch and runs:
             self._more = self._batch if any(run.plan.batch for run in runs) else 0
+        self._taken()
         runner.take(runs)
         prefetch.mark(now, self._stats.started)

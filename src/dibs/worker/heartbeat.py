@@ -62,6 +62,10 @@ class Heartbeat:
         self._setting_up: asyncio.Future[None] | None = None
         self._up = threading.Event()
         self._over = asyncio.Event()
+        self._asked = asyncio.Event()
+        """Beat for all that is held, now."""
+        self._stirred = asyncio.Event()
+        """There is no time to rest until the next look."""
         self._thread = threading.Thread(target=self._run, name=f"dibs-heartbeat-{name}", daemon=True)
 
     def start(self) -> None:
@@ -74,13 +78,23 @@ class Heartbeat:
         self._up.wait()
         assert self._loop is not None
         with suppress(RuntimeError):  # it has ended by itself
-            self._loop.call_soon_threadsafe(self._over.set)
+            self._loop.call_soon_threadsafe(self._stir, self._over)
         self._thread.join(timeout=5)
+
+    def beat_now(self) -> None:
+        """Beat for all that is held, at once: one of them may have been asked to end. To be called from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._stir, self._asked)
 
     # --- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         asyncio.run(self._main())
+
+    def _stir(self, event: asyncio.Event) -> None:
+        event.set()
+        self._stirred.set()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -91,16 +105,16 @@ class Heartbeat:
             while not self._over.is_set():
                 self.turned_at = time.monotonic()
                 self._give_up_expired()
-                await self._wait(self._tick)
+                await self._wait(self._tick, self._over)
         finally:
             await asyncio.wait([beats], timeout=1)  # rather than cut off a call that is about to be answered
             await end([beats])
             await self._leave()
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, seconds: float, until: asyncio.Event) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._over.wait()
+                await until.wait()
 
     async def _set_up(self) -> None:
         """Not to be cancelled: half set up, a store could not be closed."""
@@ -140,22 +154,29 @@ class Heartbeat:
                     await self._beat()
             except Exception as problem:
                 self._weather.failed("heartbeats", problem)
-                await self._wait(self._backoff.next())
+                await self._wait(self._backoff.next(), self._over)
             else:
                 self._weather.fine("heartbeats")
                 self._backoff.reset()
-                await self._wait(self._tick)
+                await self._wait(self._tick, self._stirred)
 
     async def _beat(self) -> None:
-        """Renew what is due; if nothing is, show from time to time that this worker is there."""
-        soon = time.monotonic() + self._tick
+        """Renew what is due, or all if that was asked for; if nothing is, show from time to time that we are there."""
+        soon, everything = time.monotonic() + self._tick, self._asked.is_set()
+        self._asked.clear()
+        self._stirred.clear()
         by_lease: dict[float, list[Run]] = {}
         for run in self._held.copy():
-            if (run.beat_at <= soon or run.unsent) and not run.lost:
+            if (everything or run.beat_at <= soon or run.unsent) and not run.lost:
                 by_lease.setdefault(run.plan.lease, []).append(run)
-        for lease, runs in by_lease.items():
-            for start in range(0, len(runs), CHUNK):
-                await self._renew(runs[start : start + CHUNK], lease)
+        try:
+            for lease, runs in by_lease.items():
+                for start in range(0, len(runs), CHUNK):
+                    await self._renew(runs[start : start + CHUNK], lease)
+        except BaseException:
+            if everything:
+                self._asked.set()  # the next try is for all of them, too
+            raise
         if time.monotonic() - self._shown_at >= VISIBLE:
             await self._renew([], self._lease)
 

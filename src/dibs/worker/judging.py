@@ -26,8 +26,6 @@ def judge_result(run: Run, result: Any) -> Outcome:
         return judge_error(run, _too_long(run))
     if result is None and run._added is None:
         return _NOTHING
-    if run._added is not None and run.cancelled:
-        return Cancelled()  # or the flow that somebody cancelled would go on with what it adds
     pack = run.plan.pack_result
     try:
         return Succeeded(result if pack is None else pack(result), run.added)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from random import uniform
+from typing import Any
 
 from dibs.store import Store
 from dibs.worker.ending import end
@@ -25,7 +26,7 @@ others were faster. It may be called for all the time."""
 class Lane:
     """One queue, as this worker sees it."""
 
-    __slots__ = ("called", "dry", "name", "rests_until", "served", "sulk", "weight")
+    __slots__ = ("asked", "called", "dry", "name", "named", "rests_until", "served", "sulk", "weight")
 
     def __init__(self, name: str, weight: int) -> None:
         self.name = name
@@ -33,7 +34,11 @@ class Lane:
         self.dry = False
         """The last claim brought nothing, and nobody called since."""
         self.called = False
-        """Asked next because ``wait`` named it."""
+        """Asked next because a ``wait`` has ended."""
+        self.named = False
+        """There were due jobs when last looked at, and none for us: a limit may hold them back."""
+        self.asked = 0
+        """How often claims of ours had ended when it was last asked."""
         self.served = 0.0
         """Jobs claimed by weight: the lane with the least is next."""
         self.sulk = Backoff(FIRST_SULK, LONGEST_SULK)
@@ -61,6 +66,7 @@ class Lookout:
         self._weather = weather
         self._changed = asyncio.Event()
         self._awake = awake
+        self._frees = 0
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -69,9 +75,10 @@ class Lookout:
         wet = [lane for lane in self._lanes.values() if not lane.dry]
         if not wet:
             return None
+        lane = min(wet, key=lambda each: each.served) if self._weighted else wet[0]
+        lane.asked = self._frees
         if not self._weighted:
-            return wet[0].name, room
-        lane = min(wet, key=lambda each: each.served)
+            return lane.name, room
         share = ceil(room * lane.weight / sum(each.weight for each in wet))
         return lane.name, share
 
@@ -80,9 +87,10 @@ class Lookout:
         lane = self._lanes[queue]
         lane.served += count / lane.weight
         if count:
-            lane.called = False
+            lane.called = lane.named = False
             lane.sulk.reset()
-        else:
+            lane.rests_until = 0.0
+        elif not (lane.named and lane.asked != self._frees):  # or there may be room by now
             if lane.called:
                 lane.rests_until = time.monotonic() + lane.sulk.next()
             lane.dry = True
@@ -92,6 +100,13 @@ class Lookout:
         """Take every queue for worth asking."""
         for lane in self._lanes.values():
             self._wet(lane)
+
+    def freed(self) -> None:
+        """Claims of ours have ended, so there may be room under a limit: ask where due jobs are that we did not get."""
+        self._frees += 1
+        for lane in self._lanes.values():
+            if lane.dry and lane.named:
+                self._wet(lane)
 
     def _wet(self, lane: Lane) -> None:
         if lane.dry:
@@ -132,30 +147,41 @@ class Lookout:
         now = time.monotonic()
         awaited = [lane for lane in dry if lane.rests_until <= now]
         rest = min((lane.rests_until - now for lane in dry if lane.rests_until > now), default=None)
-        if rest is not None:
-            self._changed.set()  # wait again, with those that rest
-        if not awaited:
-            await asyncio.sleep(rest or 0.0)
-            return
-        span = timedelta(seconds=FALLBACK * uniform(0.75, 1.0))
-        waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in awaited], span))
-        changed = asyncio.ensure_future(asyncio.sleep(rest) if rest is not None else self._changed.wait())
+        changed = asyncio.ensure_future(self._changed.wait())
         try:
-            await asyncio.wait([waiting, changed], return_when=asyncio.FIRST_COMPLETED)
+            if awaited:
+                await self._wait_for(awaited, changed, rest)
+            else:
+                await asyncio.wait([changed], timeout=rest)
+        finally:
+            await end([changed])
+            if rest is not None:
+                self._changed.set()  # wait again, with those that rest
+
+    async def _wait_for(self, lanes: list[Lane], changed: "asyncio.Future[Any]", rest: float | None) -> None:
+        began, span = time.monotonic(), timedelta(seconds=FALLBACK * uniform(0.75, 1.0))
+        waiting = asyncio.ensure_future(self._store.wait([lane.name for lane in lanes], span))
+        try:
+            await asyncio.wait([waiting, changed], timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done() and not changed.done():
+                for lane in lanes:
+                    lane.named = False  # nothing is due there
+                left = None if rest is None else max(0.0, rest - LOOK)
+                await asyncio.wait([waiting, changed], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
-                self._called(awaited, waiting.result())
+                self._called(lanes, waiting.result())
         finally:
             try:
                 # A wait begins with a look, which a driver does not like to be cut off in.
-                await asyncio.wait([waiting], timeout=max(0.0, now + LOOK - time.monotonic()))
+                await asyncio.wait([waiting], timeout=max(0.0, began + LOOK - time.monotonic()))
             finally:
-                await end([waiting, changed])
+                await end([waiting])
 
     def _called(self, lanes: list[Lane], named: frozenset[str]) -> None:
         """Ask those that were named; all of them if none was: that is the fallback."""
         for lane in lanes:
             if lane.name in named or not named:
-                lane.called = True
+                lane.called, lane.named = True, lane.name in named
                 self._wet(lane)
             else:
                 self._changed.set()  # it still has to be waited for

@@ -14,7 +14,9 @@ from dibs.task import Tasks
 from dibs.telemetry.health import Vitals
 from dibs.telemetry.sampler import Sampler
 from dibs.telemetry.tally import Tally
+from dibs.worker.cancels import Cancels
 from dibs.worker.claiming import Claimer
+from dibs.worker.declaring import Declaring
 from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
@@ -80,6 +82,7 @@ class Shift:
         self._store, beating = open_store(), open_store()
         self._shared = self._store is beating
         self._scheduling = Scheduling(settings.name, self._store, tasks.schedules, self._weather)
+        self._declaring = Declaring(settings.name, self._store, tasks.limits, self._weather)
         self._assemble(beating, info)
 
     def _assemble(self, beating: Store, info: Callable[[], dict[str, Any]]) -> None:
@@ -94,6 +97,17 @@ class Shift:
             hooks=self._hooks,
             tally=self._tally,
         )
+        self._heartbeat = Heartbeat(
+            settings.name,
+            beating,
+            held,
+            self._lease.total_seconds(),
+            weather=weather,
+            info=info,
+            tell=self._told,
+            close=not self._shared,
+        )
+        self._cancels = Cancels(settings.name, store, held, weather, self._heartbeat.beat_now)
         self._claimer = Claimer(
             settings.name,
             store,
@@ -105,20 +119,11 @@ class Shift:
             stats=self._stats,
             weather=weather,
             until_empty=settings.until_empty,
+            taken=self._cancels.look,
         )
         self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
         sampler = Sampler(settings.name, store, self._tally, self._asked) if settings.samples else None
         self._maintenance = Maintenance(store, weather, self._lease, settings.retention, sampler)
-        self._heartbeat = Heartbeat(
-            settings.name,
-            beating,
-            held,
-            self._lease.total_seconds(),
-            weather=weather,
-            info=info,
-            tell=self._told,
-            close=not self._shared,
-        )
         self._tally.lease = self._lease.total_seconds()
         self._vitals.turned = self._tally.catch_up
         self._vitals.heartbeat_at = lambda: self._heartbeat.turned_at
@@ -139,6 +144,7 @@ class Shift:
             if not await self._open():
                 return
             self._up = True
+            await self._declaring.first()
             await self._hooks.call("startup")
             self._heartbeat.start()
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
@@ -158,9 +164,11 @@ class Shift:
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on while claims are made."""
         if self._settings.until_empty:
-            return [self._lookout.watch(), self._maintenance.sample()]
+            return [self._lookout.watch(), self._cancels.watch(), self._maintenance.sample()]
         return [
             self._lookout.watch(),
+            self._cancels.watch(),
+            self._declaring.run(),
             self._maintenance.sample(),
             self._maintenance.sweep(),
             self._maintenance.prune(),
@@ -208,6 +216,7 @@ class Shift:
             if event in hooks:
                 hooks.fire(event, run, outcome)
         self._claimer.settled()
+        self._lookout.freed()
 
     def _told(self, run: Run, why: Why) -> None:
         """The heartbeat has learned something; called from its thread."""

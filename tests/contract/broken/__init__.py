@@ -3,7 +3,18 @@
 ``@caught_by`` names the tests that must fail; each fault is one that a real store could have.
 """
 
-from tests.contract.broken import claiming, enqueueing, fence, flows, handlers, keeping, leases, operators
+from tests.contract.broken import (
+    claiming,
+    enqueueing,
+    expiry,
+    fence,
+    flows,
+    handlers,
+    keeping,
+    leases,
+    limiting,
+    operators,
+)
 from tests.contract.broken.base import CAUGHT_BY, lab_of
 from tests.contract.broken.fence import LooseFence
 
@@ -12,11 +23,13 @@ __all__ = [
     "LooseFence",
     "claiming",
     "enqueueing",
+    "expiry",
     "fence",
     "flows",
     "handlers",
     "keeping",
     "lab_of",
     "leases",
+    "limiting",
     "operators",
 ]

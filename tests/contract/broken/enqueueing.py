@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from dibs import limits as rules
-from dibs.job import (
-    Enqueued,
-    NewJob,
-)
+from dibs.job import Change, Enqueued, NewJob, OnConflict, Requeue, State
 from dibs.limits import Admitted
 from dibs.stores.memory import MemoryStore
 from dibs.stores.memory.records import Record
@@ -75,3 +74,61 @@ class KeysForTheWholeStore(MemoryStore):
             if (holder := lane.holder(job.key, now)) is not None:
                 return Enqueued(holder.id, created=False)
         return super()._add(job, now)
+
+
+@caught_by(
+    "test_key_windows::test_a_key_is_busy_until_the_window_ends_to_the_microsecond",
+    "test_key_windows::test_a_window_is_of_one_queue_and_one_key",
+)
+class WindowsEndWithTheirJob(MemoryStore):
+    def _close(self, record: Record, state: State, now: datetime) -> None:
+        super()._close(record, state, now)
+        self._lanes[record.queue].free_key(record)
+
+
+@caught_by("test_key_windows::test_windows_do_not_hinder_a_requeue")
+class WindowsHinderOperators(MemoryStore):
+    def _alter(self, record: Record, change: Change, now: datetime) -> bool:
+        holder = self._lanes[record.queue].holder(record.key, now)
+        hindered = isinstance(change, Requeue) and holder not in (None, record)
+        return not hindered and super()._alter(record, change, now)
+
+
+@caught_by(
+    "test_key_conflicts::test_a_debounced_job_is_due_at_the_later_of_both_within_the_cap",
+    "test_key_conflicts::test_asking_again_and_again_puts_a_job_off_up_to_the_cap",
+)
+class DebounceWithoutCap(MemoryStore):
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        return super()._add(replace(job, max_delay=None), now)
+
+
+@caught_by("test_key_conflicts::test_a_running_or_finished_job_is_left_alone")
+class ReplaceTouchesRunningJobs(MemoryStore):
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        holder = self._lane(job.queue).holder(job.key, now)
+        if holder is not None and holder.state is State.RUNNING and job.on_conflict is not OnConflict.EXISTING:
+            holder.become(job, now)
+        return super()._add(job, now)
+
+
+@caught_by("test_key_conflicts::test_a_replaced_job_is_what_was_asked_for_last")
+class ReplaceKeepsTheAttempts(MemoryStore):
+    def _add(self, job: Admitted, now: datetime) -> Enqueued:
+        holder = self._lane(job.queue).holder(job.key, now)
+        attempts = 0 if holder is None else holder.attempts
+        answer = super()._add(job, now)
+        if answer.changed:
+            self._jobs[answer.id].attempts = attempts
+        return answer
+
+
+@caught_by("test_key_conflicts::test_requests_of_one_call_take_effect_one_after_another")
+class OneRequestOfAKeyInACall(MemoryStore):
+    """Looks at the keys of a call once, before it stores the first of them."""
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        last = {(job.queue, job.key): job.id for job in jobs if job.key is not None}
+        once = [job for job in jobs if job.key is None or last[job.queue, job.key] == job.id]
+        answers = dict(zip((job.id for job in once), await super().enqueue(once), strict=True))
+        return [answers[job.id if job.key is None else last[job.queue, job.key]] for job in jobs]

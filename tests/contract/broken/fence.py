@@ -1,6 +1,5 @@
 """Stores whose fence has a hole."""
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +13,7 @@ from dibs.outcome import Verdict
 from dibs.store import Store
 from dibs.stores.memory import MemoryStore
 from dibs.stores.memory.records import Record
-from tests.contract.broken.base import caught_by
+from tests.contract.broken.base import Wanted, WrongClaim, caught_by
 
 
 class LooseFence(MemoryStore):
@@ -82,21 +81,14 @@ class LeaseValidAtItsEnd(LooseFence):
 
 
 @caught_by("test_lease::test_a_lease_is_expired_at_the_instant_of_its_end_for_a_claim")
-class ClaimTakesLeasesTooLate(MemoryStore):
+class ClaimTakesLeasesTooLate(WrongClaim):
     """``locked_until < now`` where ``<=`` is right."""
 
-    async def claim(
-        self,
-        queue: str,
-        worker: str,
-        limit: int,
-        lease: timedelta,
-        tasks: Collection[str] | None = None,
-    ) -> list[Claim]:
+    async def wrong(self, wanted: Wanted) -> list[Claim]:
         for record in self._jobs.values():
             if record.state is State.RUNNING and record.locked_until == self._clock():
                 record.locked_until += timedelta(microseconds=1)
-        return await super().claim(queue, worker, limit, lease, tasks)
+        return await self.right(wanted)
 
 
 @caught_by("test_settle_again::test_a_settle_sent_twice_is_accepted_twice_and_counted_once")

@@ -1,5 +1,6 @@
 """Stores that lose their way in a flow."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from dibs.job import (
     Requeue,
     State,
 )
-from dibs.limits import Settled
+from dibs.limits import AdmittedStep, Settled
 from dibs.outcome import Verdict
 from dibs.stores.memory import MemoryStore
 from dibs.stores.memory.flows import FlowRecord
@@ -322,3 +323,11 @@ class BadStepsLeaveTheJobRunning(MemoryStore):
         if item.steps and record is not None and self._misfit(record, item) is not None:
             return Verdict.LOST
         return super()._settle(item, now)
+
+
+@caught_by("test_flow_added::test_what_a_step_adds_whose_cancel_was_asked_is_cancelled_at_once")
+class CancelledStepsAddLiveOnes(MemoryStore):
+    def _add_steps(self, record: Record, steps: Iterable[AdmittedStep], now: datetime) -> None:
+        asked, record.cancel_asked = record.cancel_asked, False
+        super()._add_steps(record, steps, now)
+        record.cancel_asked = asked

@@ -1,22 +1,18 @@
 """Stores that do not take what handlers and workers give them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
 
 from dibs import limits as rules
 from dibs.errors import Refused
 from dibs.job import (
-    Claim,
     Enqueued,
     NewJob,
-    Report,
     Settlement,
 )
 from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.stores.memory import MemoryStore
-from tests.contract.broken.base import caught_by
+from tests.contract.broken.base import Beat, WrongHeartbeat, caught_by
 
 
 @caught_by("test_limits::test_a_result_that_cannot_be_stored_fails_the_job")
@@ -38,16 +34,9 @@ class OtherWordsOfRefusal(MemoryStore):
 
 
 @caught_by("test_workers::test_info_is_kept_until_it_is_replaced")
-class InfoIsForgotten(MemoryStore):
-    async def heartbeat(
-        self,
-        worker: str,
-        claims: Sequence[Claim],
-        lease: timedelta,
-        info: Mapping[str, Any] | None = None,
-        reports: Mapping[UUID, Report] | None = None,
-    ) -> list[Pulse]:
-        return await super().heartbeat(worker, claims, lease, info or {}, reports)
+class InfoIsForgotten(WrongHeartbeat):
+    async def wrong(self, beat: Beat) -> list[Pulse]:
+        return await self.right(beat._replace(info=beat.info or {}))
 
 
 @caught_by("test_wait::test_a_timeout_of_nothing_only_looks")

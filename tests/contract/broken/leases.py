@@ -1,21 +1,17 @@
 """Stores that count attempts or keep leases wrongly."""
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID
 
 from dibs import limits as rules
 from dibs.job import (
     Claim,
-    Report,
     State,
 )
 from dibs.limits import Settled
 from dibs.outcome import Pulse
 from dibs.stores.memory import MemoryStore
 from dibs.stores.memory.records import Record
-from tests.contract.broken.base import caught_by
+from tests.contract.broken.base import Beat, WrongHeartbeat, caught_by
 
 
 @caught_by(
@@ -91,19 +87,12 @@ class AnybodyRenews(MemoryStore):
     "test_report::test_a_report_on_a_settled_claim_changes_nothing",
     "test_report::test_a_lost_claim_does_not_keep_the_others_from_reporting",
 )
-class ReportsAreNotFenced(MemoryStore):
+class ReportsAreNotFenced(WrongHeartbeat):
     """Takes what a handler says by the id of its job alone."""
 
-    async def heartbeat(
-        self,
-        worker: str,
-        claims: Sequence[Claim],
-        lease: timedelta,
-        info: Mapping[str, Any] | None = None,
-        reports: Mapping[UUID, Report] | None = None,
-    ) -> list[Pulse]:
-        pulses = await super().heartbeat(worker, claims, lease, info, reports)
-        for job, report in rules.reports(reports, claims).items():
+    async def wrong(self, beat: Beat) -> list[Pulse]:
+        pulses = await self.right(beat)
+        for job, report in rules.reports(beat.reports, beat.claims).items():
             if job in self._jobs:
                 self._jobs[job].report = report
         return pulses

@@ -42,21 +42,16 @@ class LimitVerbs:
     async def limits(self, job: UUID | None = None) -> list[LimitUse]:
         with self._lock:
             now = self._clock()
-            if job is None:
-                return [self._use(scope, None, now) for scope in self._scopes()]
-            record = self._jobs.get(job)
-            return [] if record is None else [self._use(*bucket, now) for bucket in self._buckets(record)]
+            record = None if job is None else self._jobs.get(job)
+            buckets = [(scope, None) for scope in self._limited] if job is None else self._buckets(record)
+            return [self._use(*bucket, now) for bucket in sorted(buckets, key=_place)]
 
-    def _scopes(self) -> list[Scope]:
-        """Queues first, a queue's own limit before that of its keys; then tasks."""
-        return sorted(self._limited, key=lambda scope: (scope.queue is None, scope.queue or scope.task, scope.each_key))
-
-    def _buckets(self, record: Record) -> list[Bucket]:
-        """What the job comes under."""
+    def _buckets(self, record: Record | None) -> list[Bucket]:
+        """What the job comes under, if there is one."""
         return [
             (scope, record.limit_key if scope.each_key else None)
-            for scope in self._scopes()
-            if _concerns(scope, record)
+            for scope in self._limited
+            if record is not None and _concerns(scope, record)
         ]
 
     def _use(self, scope: Scope, key: str | None, now: datetime) -> LimitUse:
@@ -111,6 +106,12 @@ def _concerns(scope: Scope, record: Record) -> bool:
     if scope.each_key and record.limit_key is None:
         return False
     return scope.queue == record.queue if scope.task is None else scope.task == record.task
+
+
+def _place(bucket: Bucket) -> tuple[bool, str, bool]:
+    """Queues first, a queue's own limit before that of its keys; then tasks."""
+    scope = bucket[0]
+    return scope.queue is None, scope.queue or scope.task or "", scope.each_key
 
 
 def _rate(setting: tuple[int, Limit] | None) -> Rate | None:

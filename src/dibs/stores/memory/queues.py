@@ -44,7 +44,8 @@ class QueueVerbs:
                 if ready or left <= 0 or self._was_asked(worker):
                     return ready
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), min(left, pause))
+                    async with asyncio.timeout(min(left, pause)):
+                        await woken.wait()
         finally:
             with self._lock:
                 self._waiting.remove(ticket)

@@ -8,7 +8,7 @@ import pytest
 from dibs import limits
 from dibs.ids import new_id
 from dibs.job import FlowState, NewStep, OnFailure
-from dibs.outcome import Failed, Succeeded, Verdict
+from dibs.outcome import Failed, Released, Succeeded, Verdict
 from dibs.store import Store
 from dibs.testing.contract.flow_helpers import (
     CANCELLED,
@@ -189,6 +189,50 @@ async def test_a_known_name_is_said_first(store: Store) -> None:
     there = await add_one(store, queue="elsewhere")
     await check_fails(store, (step("x", "nobody"), step("b", id=there), step("c")), limits.known_name("b"))
 
+
+# --- a step whose cancel was asked ------------------------------------------------------------
+
+
+async def test_what_a_step_adds_whose_cancel_was_asked_is_cancelled_at_once(store: Store, lab: Lab) -> None:
+    """It has done its work, so it succeeds; but nothing is to come of it."""
+    for policy in OnFailure:
+        flow = await begin(store, step("a"), step("b", "a"), step("c"), step("d", "c"), on_failure=policy)
+        claims = await take_steps(store)
+        await store.cancel(just(claims["a"]))
+        await lab.advance(1)
+        added = (step("x"), step("y", "x", "a"), step("z", "a", queue="elsewhere", run_at=lab.now + SECOND))
+        assert await end(store, claims["a"], Succeeded("r", added)) is Verdict.ACCEPTED
+        jobs, goes_on = await steps_of(store, flow), policy is OnFailure.CONTINUE
+        assert (jobs["a"].state, jobs["a"].result) == (SUCCEEDED, "r")
+        for name in "xyz":
+            assert (jobs[name].state, jobs[name].finished_at, jobs[name].cancel_asked) == (CANCELLED, lab.now, True)
+        assert (jobs["b"].state, jobs["d"].state) == ((QUEUED, WAITING) if goes_on else (CANCELLED, CANCELLED))
+        assert jobs["c"].cancel_asked is not goes_on, "a flow that stops asks those that run"
+        assert await flow_state(store, flow) is (FlowState.RUNNING if goes_on else FlowState.CANCELLED)
+        before = await panorama(store)
+        assert await end(store, claims["a"], Succeeded("r", added)) is Verdict.ACCEPTED
+        assert await panorama(store) == before
+        if goes_on:
+            await run_steps(store, "b")
+            assert await end(store, claims["c"], Succeeded()) is Verdict.ACCEPTED
+            await run_steps(store, "d")
+        else:
+            assert await end(store, claims["c"], Released()) is Verdict.ACCEPTED
+        found = await shown(store, flow)
+        assert (found.state, found.finished_at) == (FlowState.CANCELLED, lab.now)
+
+
+async def test_bad_steps_fail_a_step_whose_cancel_was_asked(store: Store) -> None:
+    flow = await begin(store, step("a"), step("b"))
+    claims = await take_steps(store)
+    await store.cancel(just(claims["a"]))
+    await end(store, claims["a"], Succeeded(None, (step("x"), step("b"))))
+    assert (await states(store, flow))["a"] is FAILED
+    assert "x" not in await states(store, flow)
+    assert await flow_state(store, flow) is FlowState.FAILED
+
+
+# --- bad steps --------------------------------------------------------------------------------
 
 TWIN = new_id()
 BAD_STEPS: dict[str, Callable[[], Any]] = {

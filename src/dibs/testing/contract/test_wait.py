@@ -9,14 +9,18 @@ from time import monotonic
 
 import pytest
 
-from dibs.job import Claim, Filter
-from dibs.outcome import Released
+from dibs.job import Claim, Filter, OnConflict
+from dibs.outcome import Failed, Pulse, Released
 from dibs.store import Store
+from dibs.testing.contract.flow_helpers import begin, step, take_steps, whole
 from dibs.testing.contract.helpers import (
     SECOND,
     add,
     add_one,
+    beat,
     end,
+    enqueue_one,
+    new,
     only,
     take,
     take_one,
@@ -126,6 +130,13 @@ async def test_a_rescheduled_job_wakes(store: Store, lab: Lab) -> None:
     assert (await sleeper).queue == "mail"
 
 
+async def test_a_replaced_job_that_is_due_wakes(store: Store, lab: Lab) -> None:
+    await add_one(store, queue="mail", key="k", run_at=lab.now + timedelta(hours=1))
+    sleeper = await asleep(store, "mail")
+    await enqueue_one(await lab.open(), new(queue="mail", key="k", on_conflict=OnConflict.REPLACE))
+    assert (await sleeper).queue == "mail"
+
+
 async def test_a_resumed_queue_wakes(store: Store, lab: Lab) -> None:
     await add_one(store, queue="mail")
     await store.pause("mail")
@@ -149,3 +160,74 @@ async def test_a_handle_works_while_it_waits(store: Store) -> None:
     assert (await take_one(store, queue="other")).id == job
     await add_one(store, queue="mail")
     assert (await sleeper).queue == "mail"
+
+
+# --- a worker whose claims are asked to end ---------------------------------------------------
+
+
+async def attentive(store: Store, *queues: str) -> "asyncio.Task[frozenset[str]]":
+    """Ann waits for work and for cancels; she was told of all that came before."""
+    while not await quiet(store, *queues):
+        pass
+    task = asyncio.ensure_future(store.wait(queues, PATIENCE, "ann"))
+    await asyncio.wait([task], timeout=0.03)
+    return task
+
+
+async def quiet(store: Store, *queues: str) -> bool:
+    """Nothing wakes her for a moment."""
+    began = monotonic()
+    await store.wait(queues, timedelta(milliseconds=20), "ann")
+    return monotonic() - began > 0.015
+
+
+async def asked(store: Store, claim: Claim, sleeper: "asyncio.Task[frozenset[str]]") -> None:
+    """The worker is woken, perhaps more than once, and the heartbeat says why."""
+    deadline = monotonic() + PATIENCE.total_seconds()
+    while monotonic() < deadline:
+        assert await sleeper == frozenset()
+        if await beat(store, claim) is Pulse.CANCEL:
+            break
+        sleeper = asyncio.ensure_future(store.wait((), PATIENCE, "ann"))
+    assert monotonic() < deadline, "a timeout is no wake-up"
+
+
+@pytest.mark.parametrize("queues", [(), ("mail", "files")], ids=["no queues", "queues"])
+async def test_a_cancel_that_is_asked_wakes_the_worker(store: Store, lab: Lab, queues: tuple[str, ...]) -> None:
+    job = await add_one(store)
+    claim = await take_one(store, worker="ann")
+    sleeper = await attentive(store, *queues)
+    await (await lab.open()).cancel(only(job))
+    await asked(store, claim, sleeper)
+
+
+async def test_a_flow_that_ends_wakes_the_workers_of_its_steps(store: Store, lab: Lab) -> None:
+    other = await lab.open()
+    for way in ("cancel", "failure"):
+        flow = await begin(store, step("a"), step("b"))
+        mine, theirs = await take_one(store, worker="ann"), await take_steps(store, worker="bob")
+        sleeper = await attentive(store)
+        if way == "cancel":
+            await other.cancel(whole(flow))
+        else:
+            await end(other, theirs["b"], Failed("boom"))
+        await asked(store, mine, sleeper)
+
+
+async def test_a_worker_that_was_told_of_a_cancel_is_not_told_for_ever(store: Store) -> None:
+    await add(store, 2)
+    for claim in await take(store, worker="ann"):
+        await store.cancel(only(claim.id))
+    told = 0
+    while not await quiet(store):
+        told += 1
+        assert told < 20, "she is woken again and again"
+
+
+async def test_work_is_named_to_a_worker_that_also_waits_for_cancels(store: Store, lab: Lab) -> None:
+    sleeper = await attentive(store, "mail")
+    await add_one(await lab.open(), queue="mail")
+    deadline = monotonic() + PATIENCE.total_seconds()
+    while not (ready := await sleeper) and monotonic() < deadline:
+        sleeper = asyncio.ensure_future(store.wait(("mail",), PATIENCE, "ann"))
+    assert ready == {"mail"}
