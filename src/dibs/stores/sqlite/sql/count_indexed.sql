@@ -7,4 +7,4 @@ SELECT queue, 'running', count(*), 0, NULL
 FROM dibs_jobs INDEXED BY dibs_leases WHERE locked_until IS NOT NULL GROUP BY queue
 UNION ALL
 SELECT queue, 'waiting', count(*), 0, NULL
-FROM dibs_jobs INDEXED BY dibs_waiting WHERE state = 'waiting' GROUP BY queue
+FROM dibs_jobs INDEXED BY dibs_special WHERE state = 'waiting' GROUP BY queue

@@ -1,0 +1,3 @@
+-- The jobs that were stored since.
+-- ?1 what newest_row.sql said
+SELECT id FROM dibs_jobs WHERE rowid > ?1
