@@ -92,6 +92,14 @@ KNOWN_BY_STORIES = (
     "RequeueForgetsTheNeeds",
     "StepsAreAddedAfterTheEnd",
     "RankIsIgnored",
+    "WindowsEndWithTheirJob",
+    "DebounceWithoutCap",
+    "ReplaceTouchesRunningJobs",
+    "AgeingIsIgnored",
+    "OneLookForTheWholeCall",
+    "SlotsOfTheDeadAreLost",
+    "TasksAreLimitedInEachQueue",
+    "HeldBackJobsBlock",
 )
 
 

@@ -13,7 +13,7 @@ SAMPLE = """
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dibs import App, Constant
+from dibs import App, Constant, OnConflict, Rate
 
 app = App("memory://")
 
@@ -37,6 +37,20 @@ def ship(order: Order, *, express: bool = False) -> str:
 async def mail(to: str) -> None: ...
 
 
+@app.task(key="{n}", unique_for=60, on_conflict="debounce", max_delay=timedelta(hours=1), expires_in=5, limit_key="{n}")
+async def tidy(n: int) -> str:
+    return str(n)
+
+
+@app.task(concurrency=3, rate="10/s")
+def charge(order: int) -> int:
+    return order
+
+
+app.limit(task=charge, concurrency=3, rate=Rate(10, per=1))
+app.limit(queue="mail", each_key=True, concurrency=1)
+
+
 @app.task(executor="process")
 def burn(n: int) -> float:
     return n / 2
@@ -58,6 +72,9 @@ async def clean(rooms: int = 3) -> int:
 
 
 async def good() -> None:
+    reveal_type((await tidy.options(on_conflict=OnConflict.REPLACE).enqueue(1)).changed)  # bool
+    reveal_type(await app.limits.set(queue="mail", rate=Rate(5, per=timedelta(minutes=1))))  # dibs.scope.Limit
+    reveal_type(await app.limits.reset(task=charge))  # dibs.scope.Limit | None
     reveal_type(await (await clean.enqueue(rooms=2)).result())  # int
     reveal_type(await app.schedules.add("x", add.job(1), every=5))  # dibs.schedule.Schedule
     app.schedule("y", clean, every=timedelta(hours=1), overlap="skip")
@@ -89,6 +106,11 @@ async def bad() -> None:
     await index.enqueue(1)  # error: arg-type
     await add.options(delay="soon").enqueue(1)  # error: arg-type
     app.task(quue="mail")  # error: call-overload
+    app.task(key="k", on_conflict="merge")  # error: call-overload
+    tidy.options(on_conflict="merge")  # error: arg-type
+    tidy.options(concurrency=3)  # error: call-arg
+    app.limit(queues="mail", concurrency=1)  # error: call-arg
+    app.limit(queue="mail", rate=5)  # error: arg-type
     app.task(executor="thread")  # error: call-overload
     app.schedule("z", clean, cron="@daily", missed="some")  # error: call-overload
     app.schedule("z", clean, corn="@daily")  # error: call-overload

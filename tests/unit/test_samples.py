@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dibs.errors import ConfigurationError
 from dibs.job import NewJob
 from dibs.outcome import Succeeded
 from dibs.store import Store
@@ -148,6 +149,25 @@ async def test_the_last_depth_says_that_the_queues_are_empty(site: Site) -> None
     assert [depth.total("due") for depth in depths] == [1, 0]
 
 
+async def test_a_worker_that_may_not_count_writes_its_samples_all_the_same(site: Site) -> None:
+    await site.store.enqueue([NewJob(task="send")])
+    refused = []
+
+    async def counts() -> Any:
+        refused.append(1)
+        raise ConfigurationError("permission denied for function counts")
+
+    site.store.counts = counts  # type: ignore[method-assign]
+    sampler, did = site.sampler("one")
+    await sampler.look()
+    for _ in range(4):
+        site.clock.advance(MINUTE)
+        did.add("default", "send", started=1)
+        await sampler.look()
+    found = await samples(site.store, HOUR)
+    assert (found.total.started, found.depths, len(refused)) == (4, [], 1)
+
+
 async def test_slots_that_are_over_become_one_and_lose_nothing(site: Site) -> None:
     for name in ("one", "two", "three"):
         sampler, did = site.sampler(name)
@@ -256,6 +276,23 @@ async def test_a_real_worker_hears_the_ask_ends_gracefully_and_leaves_a_sample(m
     assert (await shop.job(job)).result == "done"
     assert (await samples(shop.store, HOUR)).tasks["work"].succeeded == 1
     assert await asked_to_stop(shop.store) == {}
+
+
+async def test_a_store_that_refuses_samples_does_not_make_a_worker_unready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dibs.telemetry.sampler.EVERY", 0.02)
+    shop, asked = Shop(), list[int]()
+
+    async def kept(kinds: Any) -> Any:
+        asked.append(1)
+        raise ConfigurationError("not for you")
+
+    shop.store.kept = kept  # type: ignore[method-assign]
+    async with shop.working() as worker:
+        await until(lambda: len(asked) > 3)
+        assert worker.vitals.health().ready
+    assert [line for line in caplog.messages if "samples" in line] == ["no samples can be written: not for you"]
 
 
 async def test_a_worker_without_samples_writes_none() -> None:

@@ -243,6 +243,24 @@ async def test_a_store_that_is_away_when_a_worker_starts_gets_the_limits_later()
     await going
 
 
+async def test_a_worker_that_may_not_set_limits_says_so_once_and_works(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+
+    async def forbidden(*_: Any, **__: Any) -> None:
+        raise PermissionError("permission denied for function limit")
+
+    store.limit = forbidden  # type: ignore[method-assign]
+    app = App(store=store)
+
+    @app.task(concurrency=3)
+    async def charge() -> None: ...
+
+    await charge.enqueue()
+    assert (await app.drain()).succeeded == 1
+    [said] = [each.getMessage() for each in caplog.records if each.levelname != "INFO"]
+    assert "the limits of the code cannot be put into the store: permission denied" in said
+
+
 # --- drain ----------------------------------------------------------------------------------------------------
 
 

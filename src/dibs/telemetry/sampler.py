@@ -8,7 +8,9 @@ two days. Any worker does that, none leads: doing it twice does no harm.
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Any
 
+from dibs.errors import StoreUnavailable
 from dibs.job import UNFINISHED, Kept, QueueCounts, State
 from dibs.limits import BULK
 from dibs.store import Store
@@ -46,14 +48,12 @@ class Sampler:
         self._measured_at: datetime | None = None
         self._moves = 0
         """How many attempts had begun or ended when the queues were last measured."""
+        self._may_count = True
         self._empty = True
         """Whether nothing was in them then."""
 
-    async def look(self) -> int:
-        """Hear whether somebody asks us to stop; write what there is to write. Nothing, if nothing happened.
-
-        Answers 0: there is never more to do at once.
-        """
+    async def look(self) -> None:
+        """Hear whether somebody asks us to stop; write what there is to write. Nothing, if nothing happened."""
         kinds = [ASK] if self._slot is None else [ASK, slots.depth(self._slot)]
         kept = await self._store.kept(kinds)
         await self._hear(kept)
@@ -61,7 +61,6 @@ class Sampler:
             await tidy(self._store, kept.now)
         else:
             await self._measure(kept)
-        return 0
 
     async def leave(self) -> None:
         """The worker ends: write what it did last."""
@@ -98,15 +97,27 @@ class Sampler:
         minute = kept.now.astimezone(UTC).replace(second=0, microsecond=0)
         moves = sum(figures.moves for figures in self._written.values())
         due = minute if moves != self._moves else self._slot
-        if self._measured_at is not None and self._measured_at >= due:
+        if not self._may_count or (self._measured_at is not None and self._measured_at >= due):
             return
         self._measured_at, self._moves = minute, moves
         there = kept.values[slots.depth(self._slot)].get(slots.name(minute))
-        was_empty, depths = self._empty, there or depth_of(await self._store.counts(), kept.now)
+        depths = await self._depths(kept.now) if there is None else there
+        if depths is None:
+            return
+        was_empty = self._empty
         self._empty = not any(any(each.values()) for each in depths.values())
         if there is None and not (self._empty and was_empty):
             await self._index(self._slot)
             await self._store.keep(slots.depth(self._slot), {slots.name(minute): depths})
+
+    async def _depths(self, now: datetime) -> dict[str, Any] | None:
+        try:
+            return depth_of(await self._store.counts(), now)
+        except StoreUnavailable:
+            raise
+        except Exception:  # a role that only works may not count, in PostgreSQL: another worker's may
+            self._may_count = False
+            return None
 
     async def _index(self, slot: datetime) -> None:
         if self._indexed != slot:

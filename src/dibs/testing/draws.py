@@ -27,7 +27,7 @@ UNIQUE: tuple[dict[str, Any], ...] = (
     {"on_conflict": OnConflict.DEBOUNCE, "max_delay": 3 * SECOND, "unique_for": SECOND},
 )
 """What is said about a key, if a job has one."""
-LASTS = (None,) * 20 + (SECOND, 5 * SECOND, 31 * SECOND)
+LASTS = (None,) * 12 + (SECOND, 5 * SECOND, 31 * SECOND)
 """When a job expires, after it is due."""
 AGEINGS = (SECOND, 5 * SECOND, None)
 SCOPES = (
@@ -87,6 +87,7 @@ ACTIONS = (
     *("advance",) * 2,
     *("advance_to_an_instant_that_matters",) * 2,
     *("enqueue",) * 2,
+    *("ask_for_the_same_key",) * 3,
     *("start",) * 2,
     *("heartbeat",) * 2,
     *("settle_late_or_forged",) * 2,
@@ -129,6 +130,7 @@ requests = st.fixed_dictionaries(
 ageings = st.sampled_from(AGEINGS)
 scopes = st.sampled_from(SCOPES)
 some_limits = st.sampled_from(LIMITS)
+uniques = st.sampled_from(UNIQUE[1:])
 policies = st.sampled_from((OnFailure.STOP, OnFailure.STOP, OnFailure.CONTINUE))
 shapes = st.sampled_from(SHAPES)
 some_tasks = st.sampled_from((None, None, None, ("t1",), ("t2", "t1"), ()))

@@ -39,6 +39,7 @@ from dibs.testing.draws import (
     shapes,
     some_limits,
     some_tasks,
+    uniques,
     workers,
 )
 from dibs.testing.labs.base import Lab
@@ -94,6 +95,16 @@ class Agreement(Story):
         jobs = [nth(self.made, n) for n in again if self.made]
         jobs += [self._new(**one) for one in draw(st.lists(requests, max_size=3))]
         self.tell("enqueue", jobs)
+
+    def ask_for_the_same_key(self, draw: Draw) -> None:
+        """Once or twice more, in one call; of a job that is still there, if one has a key."""
+        keyed = [job for job in self.jobs[::-1] if job.key is not None]
+        there = {"queue": "a", "key": "k1"}
+        if keyed:
+            job = nth(keyed, draw(number))
+            there = {"queue": job.queue, "key": job.key or ""}
+        wanted = draw(st.lists(st.tuples(requests, uniques), min_size=1, max_size=2))
+        self.tell("enqueue", [self._new(**one | there | {"unique": unique}) for one, unique in wanted])
 
     def _new(
         self,

@@ -6,9 +6,11 @@ from contextlib import suppress
 from datetime import timedelta
 from random import uniform
 
+from dibs.errors import StoreUnavailable
 from dibs.job import Retention
 from dibs.store import Store
 from dibs.telemetry import sampler as sampling
+from dibs.worker.log import log
 from dibs.worker.outage import Backoff, Weather
 
 PRUNE_EVERY = 300.0
@@ -38,6 +40,8 @@ class Maintenance:
         self._sweep_every = lease.total_seconds() / 2
         self._retention = retention
         self._sampler = sampler
+        self._complaint = ""
+        """What was last said of samples; it is said once."""
 
     async def sweep(self) -> None:
         """For ever."""
@@ -51,7 +55,7 @@ class Maintenance:
     async def sample(self) -> None:
         """For ever."""
         if self._sampler is not None:
-            await self._every("samples", sampling.EVERY, self._sampler.look)
+            await self._every("samples", sampling.EVERY, self._sample_once)
 
     async def leave(self) -> None:
         """Write what was done last; a store that is away now will not miss it."""
@@ -74,6 +78,19 @@ class Maintenance:
             self._weather.fine(part)
             backoff.reset()
             await asyncio.sleep(PAUSE if full else seconds * uniform(0.75, 1.25))
+
+    async def _sample_once(self) -> int:
+        """What is wrong with samples, other than that the store is away, is no fault of the worker's work."""
+        assert self._sampler is not None
+        try:
+            await self._sampler.look()
+        except StoreUnavailable:
+            raise
+        except Exception as problem:
+            if str(problem) != self._complaint:
+                self._complaint = str(problem)
+                log.warning("no samples can be written: %s", problem)
+        return 0
 
     async def _sweep_once(self) -> int:
         return await self._store.sweep(CHUNK)

@@ -82,7 +82,7 @@ class Shift:
         self._store, beating = open_store(), open_store()
         self._shared = self._store is beating
         self._scheduling = Scheduling(settings.name, self._store, tasks.schedules, self._weather)
-        self._declaring = Declaring(self._store, tasks.limits, self._weather)
+        self._declaring = Declaring(settings.name, self._store, tasks.limits, self._weather)
         self._assemble(beating, info)
 
     def _assemble(self, beating: Store, info: Callable[[], dict[str, Any]]) -> None:
