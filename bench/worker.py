@@ -2,8 +2,10 @@
 
     python bench/worker.py
     python bench/worker.py --store postgres,redis --jobs 50000 --rounds 3
+    python bench/worker.py --metrics
 
 Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker.
+With --metrics the same worker is measured in the same rounds with metrics on, scraped ten times a second.
 It is proved that every job ran once before a figure is printed; otherwise the exit status is 2.
 """
 
@@ -30,13 +32,14 @@ from bench.lib.shifts import Shift, shift  # noqa: E402
 @click.option("--jobs", type=click.IntRange(min=1), default=50_000, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--metrics", is_flag=True, help="Also with metrics on, in the same rounds.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/worker.json")
-def main(stores: str, jobs: int, rounds: int, concurrency: int, json_path: Path) -> None:
+def main(stores: str, jobs: int, rounds: int, concurrency: int, *, metrics: bool, json_path: Path) -> None:
     names = stores.split(",")
     if unknown := [name for name in names if name not in STORES]:
         raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
     try:
-        found, versions = asyncio.run(measure(names, jobs, rounds, concurrency))
+        found, versions = asyncio.run(measure(names, jobs, rounds, concurrency, metrics))
     except DiscrepancyError as problem:
         click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
         sys.exit(2)
@@ -46,7 +49,9 @@ def main(stores: str, jobs: int, rounds: int, concurrency: int, json_path: Path)
     json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 
 
-async def measure(names: list[str], jobs: int, rounds: int, concurrency: int) -> tuple[list[Shift], dict[str, str]]:
+async def measure(
+    names: list[str], jobs: int, rounds: int, concurrency: int, metrics: bool
+) -> tuple[list[Shift], dict[str, str]]:
     """Store by store."""
     found: list[Shift] = []
     versions: dict[str, str] = {}
@@ -55,7 +60,7 @@ async def measure(names: list[str], jobs: int, rounds: int, concurrency: int) ->
         try:
             await ground.start()
             versions |= ground.versions()
-            found.append(await shift(ground, jobs, rounds, concurrency))
+            found.append(await shift(ground, jobs, rounds, concurrency, metrics=metrics))
         finally:
             await ground.stop()
     return found, versions
@@ -63,11 +68,16 @@ async def measure(names: list[str], jobs: int, rounds: int, concurrency: int) ->
 
 def show(found: list[Shift]) -> None:
     table = Table(title="Worker, no-op async handler, jobs per second")
-    for column in ("store", "worker", "claim + settle of 200", "% of that", "jobs a claim"):
+    for column in ("store", "worker", "claim + settle of 200", "% of that", "jobs a claim", "with metrics"):
         table.add_column(column, justify="left" if column == "store" else "right")
     for each in found:
         table.add_row(
-            each.store, f"{each.rate:,.0f}", f"{each.bulk:,.0f}", f"{each.of_bulk:.0%}", f"{each.claims:,.0f}"
+            each.store,
+            f"{each.rate:,.0f}",
+            f"{each.bulk:,.0f}",
+            f"{each.of_bulk:.0%}",
+            f"{each.claims:,.0f}",
+            "" if each.with_metrics is None else f"{each.with_metrics:.1%}",
         )
     Console().print(table)
 

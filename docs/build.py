@@ -26,6 +26,7 @@ from dibs import (
     retry,
     scope,
     signals,
+    telemetry,
     testing,
     transaction,
     why,
@@ -38,6 +39,8 @@ from dibs.store import Store
 from dibs.stores import open_store
 from dibs.stores.doctor import Finding
 from dibs.task import BatchTask, Task
+from dibs.telemetry.buckets import Times
+from dibs.telemetry.serving import MetricsServer
 from dibs.testing import plugin
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,6 +111,19 @@ def worker_page() -> str:
     lines = ["# Workers", "", _prose(inspect.getdoc(worker)), ""]
     lines += _class(worker.Worker) + _class(worker.Stats) + _class(Drained)
     lines += _function("dibs.worker.run_with_signals", worker.run_with_signals)
+    return "\n".join(lines)
+
+
+def telemetry_page() -> str:
+    """Metrics, traces, samples."""
+    lines = ["# Telemetry", "", _prose(inspect.getdoc(telemetry)), ""]
+    lines += _class(telemetry.OpenTelemetry) + _class(MetricsServer)
+    lines += _function("dibs.telemetry.metrics_routes", telemetry.metrics_routes)
+    lines += _function("dibs.telemetry.samples", telemetry.samples)
+    for value in (telemetry.Series, telemetry.Point, telemetry.Depth, telemetry.Figures, Times):
+        lines += _class(value)
+    lines += _function("dibs.telemetry.ask_to_stop", telemetry.ask_to_stop)
+    lines += _function("dibs.telemetry.asked_to_stop", telemetry.asked_to_stop)
     return "\n".join(lines)
 
 
@@ -232,6 +248,7 @@ PAGES = {
     REFERENCE / "app.md": app_page,
     REFERENCE / "worker.md": worker_page,
     REFERENCE / "admin.md": admin_page,
+    REFERENCE / "telemetry.md": telemetry_page,
     REFERENCE / "testing.md": testing_page,
 }
 

@@ -1,6 +1,10 @@
 """A worker from the first claim to the last settle, beside bare claims and settles of the same store."""
 
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from statistics import median
 from typing import Any
 
@@ -12,6 +16,7 @@ from bench.lib.race import DiscrepancyError, race
 from bench.lib.ways import QUEUE, TASK, DibsWay, Tally
 from dibs import Store, open_store
 from dibs.task import AsyncTask, Tasks
+from dibs.telemetry.serving import MetricsServer
 from dibs.worker import Worker
 
 BULK = 200
@@ -29,15 +34,22 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
     of_bulk: float
     claims: float
     """Jobs that a claim brought, on average."""
+    metrics_rates: list[float] = []
+    """The same worker with metrics on, which somebody scrapes ten times a second."""
+    with_metrics: float | None = None
+    """What is left of its rate then: the median of the ratios within each round."""
 
 
-async def shift(arena: Arena, jobs: int, rounds: int, concurrency: int) -> Shift:
-    """Measure both in turns."""
-    rates, bulk_rates, sizes = [], [], []
+async def shift(arena: Arena, jobs: int, rounds: int, concurrency: int, *, metrics: bool = False) -> Shift:
+    """Measure all of them in turns."""
+    rates, bulk_rates, metrics_rates, sizes = [], [], list[float](), []
+    kinds = ("worker", "metrics", "bulk") if metrics else ("worker", "bulk")
     for turn in range(rounds):
-        for what in ("bulk", "worker") if turn % 2 else ("worker", "bulk"):
+        for what in reversed(kinds) if turn % 2 else kinds:
             if what == "bulk":
                 bulk_rates.append(await _bulk(arena, jobs))
+            elif what == "metrics":
+                metrics_rates.append((await _worker(arena, jobs, concurrency, metrics=True))[0])
             else:
                 rate, size = await _worker(arena, jobs, concurrency)
                 rates.append(rate)
@@ -52,6 +64,8 @@ async def shift(arena: Arena, jobs: int, rounds: int, concurrency: int) -> Shift
         bulk=median(bulk_rates),
         of_bulk=median(mine / other for mine, other in zip(rates, bulk_rates, strict=True)),
         claims=median(sizes),
+        metrics_rates=metrics_rates,
+        with_metrics=median(on / off for on, off in zip(metrics_rates, rates, strict=True)) if metrics else None,
     )
 
 
@@ -63,7 +77,7 @@ async def _bulk(arena: Arena, jobs: int) -> float:
         await way.close()
 
 
-async def _worker(arena: Arena, jobs: int, concurrency: int) -> tuple[float, float]:
+async def _worker(arena: Arena, jobs: int, concurrency: int, *, metrics: bool = False) -> tuple[float, float]:
     way = await arena.open("dibs", 1)
     assert isinstance(way, DibsWay)
     try:
@@ -73,12 +87,34 @@ async def _worker(arena: Arena, jobs: int, concurrency: int) -> tuple[float, flo
         counted = Counted(arena, way.store)
         began: list[float] = []
         worker = Worker(_tasks(ran, began), counted.open, queues=[QUEUE], concurrency=concurrency, until_empty=True)
-        await worker.run()
-        seconds = time.perf_counter() - began[0]
+        with _scraped(worker) if metrics else nullcontext():
+            await worker.run()
+            seconds = time.perf_counter() - began[0]
         _verify(arena.name, ran, jobs, await way.tally())
         return jobs / seconds, jobs / counted.claims
     finally:
         await way.close()
+
+
+@contextmanager
+def _scraped(worker: Worker) -> Iterator[None]:
+    """Serve the worker's metrics, and scrape them far more often than anybody would."""
+    server, over = MetricsServer(worker, port=0), threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(0.1):
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as page:
+                page.read()
+
+    scraper = threading.Thread(target=scrape)
+    server.start()
+    scraper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        scraper.join()
+        server.stop()
 
 
 def _tasks(ran: list[int], began: list[float]) -> Tasks:

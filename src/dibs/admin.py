@@ -35,6 +35,7 @@ from dibs.job import (
 )
 from dibs.limiting import RunTimeLimits, has_no_room
 from dibs.overview import LIVE, Queue, Worker, queues_of, total, worker_of
+from dibs.redaction import Redaction
 from dibs.schedules import Schedules
 from dibs.store import CHUNK, Store
 from dibs.stores.doctor import Finding, ok, warn
@@ -64,9 +65,21 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Admin:
     """An operator's verbs over one store."""
 
-    def __init__(self, store: Store, clock: Clock = system_clock) -> None:
+    def __init__(self, store: Store, clock: Clock = system_clock, redaction: Redaction | None = None) -> None:
+        """``redaction``: what an app marks as secret, if one is known here."""
         self.store = store
         self.clock = clock
+        self._redaction = redaction or Redaction()
+
+    async def redaction(self) -> Redaction:
+        """What is never shown: what the app marks that is known here, and what workers tell that theirs do.
+
+        The verbs below give jobs as they are: whoever shows them to somebody shows them through this.
+        """
+        known = self._redaction
+        for worker in await self.store.workers():
+            known = known.plus(Redaction.heard(worker.info.get("redact")))
+        return known
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
@@ -125,12 +138,12 @@ class Admin:
         """
         total = 0
         if dry_run or progress is not None:
-            total = (await self._apply(which, change, True, None, chunk)).count
+            total = (await self.apply(which, change, dry_run=True, limit=chunk)).count
         if dry_run:
             return total
         done, after = 0, None
         while True:
-            changed = await self._apply(which, change, False, after, chunk)
+            changed = await self.apply(which, change, after=after, limit=chunk)
             done += changed.count
             if progress is not None:
                 progress(done, max(done, total))
@@ -138,7 +151,10 @@ class Admin:
             if after is None:
                 return done
 
-    async def _apply(self, which: Filter, change: Change, dry_run: bool, after: UUID | None, limit: int) -> Changed:
+    async def apply(
+        self, which: Filter, change: Change, *, dry_run: bool = False, after: UUID | None = None, limit: int = CHUNK
+    ) -> Changed:
+        """One step of ``change``: a chunk behind ``after``, atomic."""
         store = self.store
         match change:
             case Cancel(force):
@@ -232,12 +248,15 @@ class Admin:
         failures: Sequence[Job] = ()
         if total(queues, State.FAILED):
             failures = (await self.page(Filter(states=(State.FAILED,)), limit=100)).jobs
+        hide = (await self.redaction()).job
+        running = sorted(running, key=lambda job: job.started_at or job.created_at)[:jobs]
+        failures = sorted(failures, key=lambda job: job.finished_at or job.created_at, reverse=True)[:jobs]
         return Snapshot(
             at=self.clock(),
             queues=tuple(queues),
             workers=tuple(workers),
-            running=tuple(sorted(running, key=lambda job: job.started_at or job.created_at)[:jobs]),
-            failures=tuple(sorted(failures, key=lambda job: job.finished_at or job.created_at, reverse=True)[:jobs]),
+            running=tuple(hide(job) for job in running),
+            failures=tuple(hide(job) for job in failures),
         )
 
     async def health(self) -> list[Finding]:
@@ -245,14 +264,8 @@ class Admin:
         workers = await self.workers()
         queues = queues_of(await self.store.counts(), workers)
         limited = {use.scope.queue or "" for use in await self.store.limits() if has_no_room(use)}
-        findings = [health.served(queue, self.clock(), limited) for queue in queues if queue.due]
-        return [
-            *(findings or [ok("queues", f"{health.many(len(queues), 'queue')}, no job is due")]),
-            *health.alive(workers),
-            await self._leases(total(queues, State.RUNNING)),
-            health.failed(queues),
-            *health.scheduled(await self.schedules().list()),
-        ]
+        leases = await self._leases(total(queues, State.RUNNING))
+        return health.findings(queues, workers, await self.schedules().list(), limited, self.clock(), leases)
 
     async def _leases(self, running: int) -> Finding:
         now, expired = self.clock(), 0

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,8 @@ from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
 from dibs.limiting import RunTimeLimits, limit_of, scope_of
 from dibs.limiting import declare as declare_limit
 from dibs.opened import Opened
-from dibs.options import TaskOptions, declared, new_job, replaced
+from dibs.options import TaskOptions, declared, names_to_hide, new_job, replaced
+from dibs.redaction import Redaction
 from dibs.schedules import Rhythm, Schedules, What, declare
 from dibs.scope import Rate, Scope
 from dibs.signals import Delay
@@ -42,6 +43,13 @@ WORK_URL = "DIBS_WORK_URL"
 _KEEP = Retention()
 
 
+class Extension(Protocol):
+    """What ``app.use`` takes."""
+
+    def install(self, app: Any) -> None:
+        """Ask the app for what it needs: ``middleware``, ``on``, ``sending``."""
+
+
 class App:
     """Declares tasks, enqueues their jobs and runs them. Making one connects to nothing."""
 
@@ -54,20 +62,23 @@ class App:
         retention: Retention | None = _KEEP,
         store: Store | None = None,
         clock: Clock = system_clock,
+        redact: Sequence[str] = (),
     ) -> None:
         """The store is that of ``url``; without one that of ``DIBS_URL``, or else the file ``jobs.db``.
 
         ``queue`` is where jobs go unless their task says otherwise. ``retention`` is how long workers of this app keep
         finished jobs; None keeps them for ever. ``store`` is an object to use as it is, instead of a URL: you set it
-        up, you close it. ``clock`` is what delays are counted from; tests own it.
+        up, you close it. ``clock`` is what delays are counted from; tests own it. ``redact`` names arguments of any
+        task that are never shown, at whatever depth they stand.
         """
         self.name = name
         self.queue = limits.name(queue, "queue")
         self.retention = retention
-        self.tasks = Tasks()
+        self.tasks = Tasks(redact=names_to_hide(redact))
         self._clock = clock
         self._given = store
         self._opened = Opened(self.open_store)
+        self._sending: list[Callable[[Store], Store]] = []
         self.schedules = Schedules(self.store, self.tasks)
         """Schedules that are stored: add, change, pause, resume, remove, list."""
         self.limits = RunTimeLimits(self.store, self.tasks.limits)
@@ -179,6 +190,17 @@ class App:
 
         return listen
 
+    def use(self, extension: Extension) -> None:
+        """Add what wraps more than one thing of this app: ``app.use(dibs.telemetry.OpenTelemetry())``."""
+        extension.install(self)
+
+    def sending(self, wrap: Callable[[Store], Store]) -> None:
+        """For extensions: have all that this app and its tasks send go through a store that is wrapped like that.
+
+        Workers are not concerned: they open stores of their own.
+        """
+        self._sending.append(wrap)
+
     # --- sending and looking --------------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -236,6 +258,11 @@ class App:
         given = {"queues": dict.fromkeys(self.queues(), 1), "retention": self.retention, **settings}
         return Worker(self.tasks, self.open_store, **given)
 
+    @property
+    def redaction(self) -> Redaction:
+        """What is never shown of this app's jobs: what ``redact`` names, of the app and of its tasks, and passwords."""
+        return self.tasks.redaction
+
     def queues(self) -> list[str]:
         """The queues that this app's tasks are declared with, as they were declared."""
         named = [task.defaults.queue for task in self.tasks.by_name.values()]
@@ -259,7 +286,7 @@ class App:
                 return msgspec.structs.replace(total, held_back=left)
             # Those of before again: the next step of a flow may be in any of them.
             named = list(dict.fromkeys([*named, *sorted(served)]))
-            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
+            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True, samples=False)
             with deadline.stopping(worker):
                 total = total.plus(await worker.run())
             served = served.union(named)
@@ -283,7 +310,10 @@ class App:
 
     async def store(self) -> Store:
         """The store, through the handle of this process and event loop: opened and set up on first use."""
-        return self._shared if self._shared is not None else await self._opened.here()
+        store = self._shared if self._shared is not None else await self._opened.here()
+        for wrap in self._sending:
+            store = wrap(store)
+        return store
 
     def open_store(self) -> Store:
         """Another handle on the store, not set up; whoever asks for it closes it.

@@ -56,6 +56,7 @@ class Declared(TypedDict, total=False):
     rate: Rate | str | None
     executor: Executor
     meta: dict[str, Any]
+    redact: Sequence[str]
 
 
 class Declare(Protocol):

@@ -12,6 +12,25 @@ PATIENCE = timedelta(minutes=5)
 """A queue whose oldest due job has waited longer than this is falling behind."""
 
 
+def findings(
+    queues: Sequence[Queue],
+    workers: Sequence[Worker],
+    schedules: Sequence[Listed],
+    limited: Collection[str],
+    now: datetime,
+    *others: Finding,
+) -> list[Finding]:
+    """All of it, of what was looked at before; ``limited`` are queues without room."""
+    found = [served(queue, now, limited) for queue in queues if queue.due]
+    return [
+        *(found or [ok("queues", f"{many(len(queues), 'queue')}, no job is due")]),
+        *alive(workers),
+        *others,
+        failed(queues),
+        *scheduled(schedules),
+    ]
+
+
 def served(queue: Queue, now: datetime, limited: Collection[str]) -> Finding:
     """About a queue with due jobs; ``limited`` are those that a limit holds back as a whole at this moment."""
     name = f"queue {queue.name}"

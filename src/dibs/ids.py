@@ -52,3 +52,8 @@ def derived_id(moment: datetime, *names: str) -> UUID:
     hashed = int.from_bytes(digest, "big")
     millis = (moment - _EPOCH) // timedelta(milliseconds=1)
     return UUID(int=millis << 80 | (hashed >> 64 & 0xFFF) << 64 | _VERSION_AND_VARIANT | hashed & _RANDOM_BITS)
+
+
+def made_at(id: UUID) -> datetime | None:
+    """When a UUIDv7 was made, to the millisecond; None for an id of another kind."""
+    return _EPOCH + timedelta(milliseconds=id.int >> 80) if id.int >> 76 & 0xF == 7 else None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -11,7 +12,8 @@ from dibs.admin import Admin, Queue, Worker
 from dibs.clock import span_micros, to_micros
 from dibs.handle import has_expired
 from dibs.holding import Room, held_back
-from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, State
+from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, Page, State
+from dibs.redaction import Redaction
 from dibs.schedule import tick_of
 from dibs.store import Store
 from dibs.wording import clock, some, when
@@ -70,8 +72,28 @@ class _Block(msgspec.Struct, frozen=True):
     ahead: int | None = None
 
 
-async def why(store: Store, id: UUID, now: datetime) -> Explanation:
-    """Name what keeps the job from running, as it is at ``now``."""
+class _Hiding:
+    """A store whose jobs are redacted when they are looked at: so no sentence repeats what is secret."""
+
+    def __init__(self, store: Store, redaction: Redaction) -> None:
+        self._store = store
+        self._redaction = redaction
+
+    async def get(self, job: UUID) -> Job | None:
+        found = await self._store.get(job)
+        return None if found is None else self._redaction.job(found)
+
+    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+        page = await self._store.find(which, after, limit)
+        return Page(tuple(self._redaction.job(job) for job in page.jobs), page.after)
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store, verb)
+
+
+async def why(store: Store, id: UUID, now: datetime, redaction: Redaction | None = None) -> Explanation:
+    """Name what keeps the job from running, as it is at ``now``; with no argument in it that ``redaction`` hides."""
+    store = cast(Store, _Hiding(store, redaction or Redaction()))
     job = await store.get(id)
     if job is None:
         sentence = f"There is no job {id}: it was never stored here, or it was deleted or pruned."

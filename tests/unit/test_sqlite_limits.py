@@ -1,4 +1,4 @@
-"""Limits in SQLite: what the contract suite cannot see. Jobs that are set aside, what a claim reads, and what is swept."""
+"""Limits in SQLite: what the contract suite cannot see. Jobs that are set aside, what claims read, what is swept."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.job import Filter, NewJob, Order
+from dibs.job import Filter, NewJob, Order, State
 from dibs.outcome import Succeeded
 from dibs.scope import Limit, Rate, Scope
 from dibs.stores.sqlite import SQLiteStore, walking
@@ -112,7 +112,7 @@ async def test_jobs_that_were_set_aside_are_counted_found_and_changed_like_other
     await store.limit(Scope(task="full"), Limit(concurrency=0))
     assert await take(store) == []
     counts = (await store.counts())[0]
-    assert (counts.states["queued"], counts.scheduled, counts.oldest_due) == (100, 0, clock())
+    assert (counts.states[State.QUEUED], counts.scheduled, counts.oldest_due) == (100, 0, clock())
     await store.reschedule(Filter(ids=(jobs[0].id,)), clock() + SECOND)
     assert (await store.counts())[0].scheduled == 1
     await store.cancel(Filter(ids=(jobs[1].id,)))

@@ -14,8 +14,10 @@ from typing import Any
 import apsw
 import pytest
 
+from dibs.clock import system_clock
 from dibs.errors import ConfigurationError, Refused, SchemaError
-from dibs.job import NewJob
+from dibs.job import Enqueued, NewJob, OnConflict
+from dibs.outcome import Succeeded
 from dibs.stores.sqlite import SQLiteStore, enqueue_in, enqueue_with, schema
 from tests.unit.sqlite import looked
 
@@ -82,6 +84,35 @@ def test_known_ids_and_busy_keys_answer_as_in_the_store(connection: sqlite3.Conn
         (first.id, False),
         (keyed.id, False),
     ]
+
+
+async def test_windows_and_conflicts_are_as_in_the_store(tmp_path: Path) -> None:
+    """One job whose key is busy though it is finished, one that is queued and becomes another."""
+    path, soon = tmp_path / "jobs.db", system_clock() + timedelta(hours=1)
+    done, there = NewJob(task="done", key="k", unique_for=timedelta(hours=1)), NewJob(task="there", key="l")
+    await _run_one(path, done)
+    connection = sqlite3.connect(path)
+    late = NewJob(task="late", key="k", on_conflict=OnConflict.REPLACE)
+    other = NewJob(task="other", key="l", on_conflict=OnConflict.DEBOUNCE, run_at=soon, limit_key="x")
+    answers = enqueue_in(connection, [late, there, other])
+    assert answers == [Enqueued(done.id, False), Enqueued(there.id, True), Enqueued(there.id, False, True)]
+    connection.commit()
+    connection.close()
+    store = SQLiteStore(path)
+    await store.setup()
+    found = await store.get(there.id)
+    await store.close()
+    assert found is not None
+    assert (found.task, found.run_at, found.limit_key, found.attempts) == ("other", soon, "x", 0)
+
+
+async def _run_one(file: Path, job: NewJob) -> None:
+    store = SQLiteStore(file)
+    await store.setup()
+    await store.enqueue([job])
+    claim = (await store.claim("default", "w", 1, LEASE))[0]
+    await store.settle([claim.settled(Succeeded(None))])
+    await store.close()
 
 
 async def test_a_finished_job_is_known_too(tmp_path: Path) -> None:
@@ -288,7 +319,8 @@ settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3"
 import django; django.setup()
 from django.db import connection, transaction
 from dibs.errors import ConfigurationError
-from dibs.job import NewJob
+from dibs.job import Enqueued, NewJob, OnConflict
+from dibs.outcome import Succeeded
 from dibs.stores.sqlite import enqueue_in
 
 for fail in (True, False):

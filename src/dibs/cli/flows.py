@@ -117,5 +117,5 @@ def _show(flow: UUID, url: str, as_json: bool) -> None:
 
 async def _look(url: str, flow: UUID) -> tuple[Flow | None, list[Job]]:
     async with administering(url) as admin:
-        handle = admin.flow(flow)
-        return await handle.flow(), list((await handle.steps()).values())
+        handle, hide = admin.flow(flow), (await admin.redaction()).job
+        return await handle.flow(), [hide(step) for step in (await handle.steps()).values()]

@@ -68,10 +68,10 @@ def _list(limit: int, after: UUID | None, ids: bool, url: str, as_json: bool, **
 async def _find(url: str, which: Filter, after: UUID | None, limit: int) -> tuple[list[Job], int, UUID | None]:
     async with administering(url) as admin:
         found: list[Job] = []
-        whole = after is None
+        whole, hide = after is None, (await admin.redaction()).job
         while len(found) < limit:
             page = await admin.page(which, after, min(limit - len(found), 1_000))
-            found += page.jobs
+            found += [hide(job) for job in page.jobs]
             after = page.after
             if after is None:
                 break
@@ -128,6 +128,7 @@ def _show(job: UUID, url: str, as_json: bool) -> None:
 
 async def _look(url: str, job: UUID) -> tuple[Job | None, Flow | None, reasons.Explanation]:
     async with administering(url) as admin:
-        found = await admin.get(job)
+        redaction, found = await admin.redaction(), await admin.get(job)
         flow = None if found is None or found.flow is None else await admin.flow(found.flow).flow()
-        return found, flow, await reasons.why(admin.store, job, admin.clock())
+        reason = await reasons.why(admin.store, job, admin.clock(), redaction)
+        return None if found is None else redaction.job(found), flow, reason

@@ -13,6 +13,7 @@ from dibs.admin import Admin
 from dibs.cli import kinds
 from dibs.errors import ConfigurationError
 from dibs.job import Filter, State
+from dibs.redaction import Redaction
 from dibs.stores import DEFAULT_URL, open_store, scheme_of
 from dibs.stores.schema import open_schema
 
@@ -91,9 +92,20 @@ async def administering(url: str, *, create: bool = False) -> AsyncIterator[Admi
     store = open_store(url)
     try:
         await store.setup()
-        yield Admin(store)
+        yield Admin(store, redaction=_marked())
     finally:
         await store.close()
+
+
+def _marked() -> Redaction:
+    """What the app marks as secret that was named; without one, what workers tell counts."""
+    context = click.get_current_context(silent=True)
+    app = None if context is None else context.meta.get("dibs.app")
+    if app is None:
+        return Redaction()
+    from dibs.cli.locate import load_app
+
+    return load_app(app).redaction
 
 
 # --- which jobs ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from dibs.cli.options import (
 from dibs.cli.schedule_page import print_list, print_one
 from dibs.errors import Refused
 from dibs.job import Job, NewJob
+from dibs.redaction import Redaction
 from dibs.schedule import Schedule
 from dibs.schedules import Listed
 from dibs.task import Tasks
@@ -74,7 +75,16 @@ def _list(url: str, as_json: bool) -> None:
 
 async def _look(url: str) -> list[Listed]:
     async with administering(url) as admin:
-        return await admin.schedules().list(ticks=1)
+        redaction = await admin.redaction()
+        return [_hidden(one, redaction) for one in await admin.schedules().list(ticks=1)]
+
+
+def _hidden(listed: Listed, redaction: Redaction) -> Listed:
+    """Without the arguments that are secret."""
+    if listed.schedule is None:
+        return listed
+    args = redaction.value(listed.schedule.args, listed.schedule.task)
+    return msgspec.structs.replace(listed, schedule=msgspec.structs.replace(listed.schedule, args=args))
 
 
 @schedules.command("show")
@@ -99,7 +109,8 @@ def _show(name: str, ticks: int, url: str, as_json: bool) -> None:
 async def _look_at(url: str, name: str, ticks: int) -> tuple[Listed, Job | None]:
     async with administering(url) as admin:
         listed = await admin.schedules().get(name, ticks=ticks)
-        return listed, await admin.schedules().last_job(listed)
+        last = await admin.schedules().last_job(listed)
+        return _hidden(listed, await admin.redaction()), last
 
 
 def _plain(listed: Listed) -> dict[str, Any]:

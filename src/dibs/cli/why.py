@@ -32,4 +32,4 @@ def why(job: UUID, url: str, as_json: bool) -> None:
 
 async def _why(url: str, job: UUID) -> reasons.Explanation:
     async with administering(url) as admin:
-        return await reasons.why(admin.store, job, admin.clock())
+        return await reasons.why(admin.store, job, admin.clock(), await admin.redaction())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.attempt import Attempt
 from dibs.job import Claim, LogLine
+from dibs.telemetry.tally import Figures
 
 if TYPE_CHECKING:
     from dibs.worker.plan import Plan
@@ -28,7 +29,27 @@ class Run(Attempt):
     to the loop.
     """
 
-    __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "items", "plan", "started", "until", "why")
+    __slots__ = (
+        "beat_at",
+        "began_at",
+        "came_at",
+        "earlier",
+        "ended",
+        "ended_at",
+        "figures",
+        "handle",
+        "items",
+        "plan",
+        "started",
+        "until",
+        "why",
+    )
+
+    began_at: float
+    """When its handler was started, and when it ended; not there before."""
+    ended_at: float
+    figures: Figures
+    """Where it was counted."""
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
         Attempt.__init__(self, claim)

@@ -8,9 +8,12 @@ from time import monotonic
 from typing import Any
 
 from dibs.errors import StoreUnavailable
-from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
+from dibs.outcome import Outcome, Retry, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
+from dibs.telemetry.health import Vitals
+from dibs.telemetry.sampler import Sampler
+from dibs.telemetry.tally import Tally
 from dibs.worker.cancels import Cancels
 from dibs.worker.claiming import Claimer
 from dibs.worker.declaring import Declaring
@@ -52,9 +55,14 @@ class Shift:
         stats: Stats,
         open_store: Callable[[], Store],
         info: Callable[[], dict[str, Any]],
+        *,
+        tally: Tally,
+        vitals: Vitals,
     ) -> None:
         self._settings = settings
         self._stats = stats
+        self._tally = tally
+        self._vitals = vitals
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
@@ -87,6 +95,7 @@ class Shift:
             settler=self._settler,
             stats=self._stats,
             hooks=self._hooks,
+            tally=self._tally,
         )
         self._heartbeat = Heartbeat(
             settings.name,
@@ -113,7 +122,12 @@ class Shift:
             taken=self._cancels.look,
         )
         self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
-        self._maintenance = Maintenance(store, weather, self._lease, settings.retention)
+        sampler = Sampler(settings.name, store, self._tally, self._asked) if settings.samples else None
+        self._maintenance = Maintenance(store, weather, self._lease, settings.retention, sampler)
+        self._tally.lease = self._lease.total_seconds()
+        self._vitals.turned = self._tally.catch_up
+        self._vitals.heartbeat_at = lambda: self._heartbeat.turned_at
+        self._vitals.store_away = lambda: weather.down
 
     def _process_pool(self) -> ProcessPool:
         if self._processes is None:
@@ -125,6 +139,7 @@ class Shift:
     async def work(self) -> None:
         """From the first claim to the last settle."""
         beside: list[asyncio.Task[None]] = []
+        self._vitals.begin()
         try:
             if not await self._open():
                 return
@@ -135,6 +150,7 @@ class Shift:
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
             claiming = self._loop.create_task(self._claimer.claim(self._lookout))
             beside = [self._loop.create_task(each) for each in self._beside()]
+            self._vitals.phase = "stopping" if self._stopping.is_set() else "working"
             try:
                 await asyncio.shield(claiming)
             except asyncio.CancelledError:
@@ -148,11 +164,12 @@ class Shift:
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on while claims are made."""
         if self._settings.until_empty:
-            return [self._lookout.watch(), self._cancels.watch()]
+            return [self._lookout.watch(), self._cancels.watch(), self._maintenance.sample()]
         return [
             self._lookout.watch(),
             self._cancels.watch(),
             self._declaring.run(),
+            self._maintenance.sample(),
             self._maintenance.sweep(),
             self._maintenance.prune(),
             self._scheduling.run(),
@@ -184,17 +201,18 @@ class Shift:
 
     def _settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """The store has answered."""
-        hooks, stats, quietly = self._hooks, self._stats, "succeeded" not in self._hooks
+        hooks, stats = self._hooks, self._stats
         self._held.difference_update([run for run, _ in batch])
-        for (run, outcome), verdict in zip(batch, verdicts, strict=True):
-            if type(outcome) is Succeeded and verdict is Verdict.ACCEPTED and quietly:
-                stats.succeeded += 1
-                continue
+        others = self._tally.succeeded(batch, verdicts)
+        stats.succeeded += len(batch) - len(others)
+        for (run, outcome), verdict in zip(batch, verdicts, strict=True) if "succeeded" in hooks else others:
+            event = _event(run, outcome)
             if verdict is Verdict.LOST:
                 self._runner.lost(run)
                 continue
-            event = _event(run, outcome)
-            stats.count(event)
+            if event != "succeeded":
+                stats.count(event)
+                self._tally.ended(run, event)
             if event in hooks:
                 hooks.fire(event, run, outcome)
         self._claimer.settled()
@@ -219,10 +237,15 @@ class Shift:
     def stop(self, times: int) -> None:
         """Asked for once: end when what runs has ended. Twice: end now."""
         if times >= 1:
+            self._vitals.phase = "stopping"
             self._stopping.set()
             self._claimer.stop()
         if times >= 2:
             self._now.set()
+
+    def _asked(self) -> None:
+        log.warning("%s: asked to stop", self._settings.name)
+        self.stop(1)
 
     async def _end(self, claiming: "asyncio.Task[None]") -> None:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
@@ -257,6 +280,8 @@ class Shift:
 
     async def _close(self, beside: list["asyncio.Task[None]"]) -> None:
         await end(beside)
+        if self._up:
+            await self._maintenance.leave()
         if self._processes is not None:
             await self._processes.close()
         await asyncio.to_thread(self._heartbeat.stop)
@@ -267,6 +292,7 @@ class Shift:
         if not self._shared:
             with suppress(StoreUnavailable):
                 await self._store.close()
+        self._vitals.end()
         log.info("%s: ended: %s", self._settings.name, self._stats)
 
 

@@ -13,26 +13,45 @@ from dibs.stores.sqlite.enqueueing import Execute
 from dibs.stores.sqlite.rows import Attempt
 
 
-def start(execute: Execute, flow: AdmittedFlow, now: int) -> Enqueued:
-    """Store the flow with all of its steps, through any driver; ``now`` in microseconds.
+def start(db: Connection, flow: AdmittedFlow, now: int) -> Enqueued:
+    """Store the flow with all of its steps, in a transaction of ours; ``now`` in microseconds.
 
     Raises ``Refused`` halfway if the id of a job is known: the caller takes back what was stored until then.
     """
-    row = (flow.id.bytes, flow.name, str(flow.on_failure), now, flow.meta)
-    created = bool(execute(sql.START_FLOW, row))
-    if created:
-        _add(execute, flow.id.bytes, flow.steps, {}, now)
-    return Enqueued(flow.id, created)
+    if not db.rows(sql.START_FLOW, _flow_params(flow, now)):
+        return Enqueued(flow.id, False)
+    _add(db, flow.id.bytes, flow.steps, {}, now)
+    return Enqueued(flow.id, True)
 
 
-def _add(execute: Execute, flow: bytes, steps: Sequence[AdmittedStep], others: dict[str, bytes], now: int) -> None:
-    """Store steps that need each other, or one of the others."""
-    ids = others | {step.name: step.job.id.bytes for step in steps}
-    for step in steps:
-        if not execute(sql.ADD_STEP, _params(step, flow, now)):
+def start_through(execute: Execute, flow: AdmittedFlow, now: int) -> Enqueued:
+    """The same, through any driver."""
+    if not execute(sql.START_FLOW, _flow_params(flow, now)):
+        return Enqueued(flow.id, False)
+    for step in flow.steps:
+        if not execute(sql.ADD_STEP, _params(step, flow.id.bytes, now)):
             raise Refused(rules.known_job(step.job.id))
-        for place, need in enumerate(step.needs):
-            execute(sql.ADD_NEED, (step.job.id.bytes, place, ids[need], need))
+    for need in _needs(flow.steps, {}):
+        execute(sql.ADD_NEED, need)
+    return Enqueued(flow.id, True)
+
+
+def _add(db: Connection, flow: bytes, steps: Sequence[AdmittedStep], others: dict[str, bytes], now: int) -> None:
+    """Store steps that need each other, or one of the others."""
+    if db.run_all(sql.ADD_STEP_ALL, [_params(step, flow, now) for step in steps]) < len(steps):
+        ours = {step.job.id for step in steps if db.rows(sql.FLOW_OF, (step.job.id.bytes,)) == [(flow,)]}
+        raise Refused(rules.known_job(next(step.job.id for step in steps if step.job.id not in ours)))
+    db.run_all(sql.ADD_NEED, _needs(steps, others))
+
+
+def _needs(steps: Sequence[AdmittedStep], others: dict[str, bytes]) -> list[Row]:
+    """The parameters of add_need.sql."""
+    ids = others | {step.name: step.job.id.bytes for step in steps}
+    return [(step.job.id.bytes, place, ids[need], need) for step in steps for place, need in enumerate(step.needs)]
+
+
+def _flow_params(flow: AdmittedFlow, now: int) -> Row:
+    return (flow.id.bytes, flow.name, str(flow.on_failure), now, flow.meta)
 
 
 def _params(step: AdmittedStep, flow: bytes, now: int) -> Row:
@@ -60,7 +79,7 @@ def _params(step: AdmittedStep, flow: bytes, now: int) -> Row:
 def add(db: Connection, adder: Attempt, item: Settled, now: int) -> str | None:
     """Add the steps of a success to the flow of its job, before that success; answers what is wrong with them if so."""
     if (problem := _wrong(db, adder, item)) is None and adder.flow is not None and adder.step is not None:
-        _add(db.rows, adder.flow, item.steps, {adder.step: adder.id}, now)
+        _add(db, adder.flow, item.steps, {adder.step: adder.id}, now)
     return problem
 
 

@@ -19,6 +19,7 @@ def statement(name: str) -> str:
 
 ADD_NEED = statement("add_need")
 ADD_STEP = statement("add_step")
+ADD_STEP_ALL = statement("add_step_all")
 ASK_CANCEL = statement("ask_cancel")
 ASK_FLOW = statement("ask_flow")
 ASKED = statement("asked")

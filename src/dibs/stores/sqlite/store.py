@@ -238,7 +238,7 @@ class SQLiteStore(BulkVerbs):
 
     async def start(self, flow: NewFlow) -> Enqueued:
         admitted = rules.flow(flow, self._limits)
-        return await self._write_few(lambda db, now: flows.start(db.rows, admitted, now), len(admitted.steps))
+        return await self._write_few(lambda db, now: flows.start(db, admitted, now), len(admitted.steps))
 
     async def flow(self, flow: UUID) -> Flow | None:
         return await self._read(lambda db, _: looking.flow(db, flow))

@@ -17,7 +17,7 @@ from dibs.errors import ConfigurationError, SchemaError
 from dibs.job import Enqueued, NewFlow, NewJob
 from dibs.limits import Limits
 from dibs.stores.sqlite.enqueueing import Execute, enqueue_each
-from dibs.stores.sqlite.flows import start
+from dibs.stores.sqlite.flows import start_through
 from dibs.stores.sqlite.neighbours import refuse_beside_handles
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def start_in(
     admitted = rules.flow(flow, limits)
     execute = executor(connection)
     with _tables_missed():
-        return _all_or_nothing(execute, lambda: start(execute, admitted, to_micros(clock())))
+        return _all_or_nothing(execute, lambda: start_through(execute, admitted, to_micros(clock())))
 
 
 def _all_or_nothing(execute: Execute, work: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
 """Waiting for work: one thread per handle, asleep unless somebody waits.
 
-Another process's commit is noticed at the next look, on average after 18 ms; our own ring the bell. What a look costs is
-mostly that the thread wakes up. So it asks the system when the write-ahead log was written, and only if that may be news
-asks SQLite for ``PRAGMA data_version``, which takes locks.
+Another process's commit is noticed at the next look, on average after 18 ms; our own ring the bell. A look asks the
+system when the write-ahead log was written, and only if that may be news asks SQLite for ``PRAGMA data_version``, which
+takes locks.
 """
 
 import asyncio

@@ -1,0 +1,170 @@
+"""Queues, tasks and the whole, counted and measured. Pure, but for one walk through unfinished jobs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dibs import health
+from dibs.http.service import data, search
+from dibs.job import NOT_STARTED, Filter, State
+from dibs.limiting import SetLimit
+from dibs.overview import Queue, Worker
+from dibs.redaction import safe_url
+from dibs.schedules import Listed
+from dibs.store import Store
+from dibs.telemetry.buckets import Times
+from dibs.telemetry.series import Depth, Point, Series
+from dibs.telemetry.slots import SLOT
+from dibs.telemetry.tally import Figures
+from dibs.version import __version__
+
+TALLIED = 10_000
+"""How many unfinished jobs are looked at to count them by task."""
+
+
+async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
+    """Unfinished jobs by task and state, and whether these are all."""
+    seen, looked = dict[str, dict[State, int]](), 0
+    async for jobs, rest in search.walk(store, Filter(states=(*sorted(NOT_STARTED), State.RUNNING))):
+        looked += len(jobs)
+        for job in jobs:
+            states = seen.setdefault(job.task, {})
+            states[job.state] = states.get(job.state, 0) + 1
+        if looked >= TALLIED:
+            return seen, rest is None
+    return seen, True
+
+
+def task_shown(
+    name: str,
+    states: Mapping[State, int],
+    workers: Iterable[Worker],
+    *,
+    complete: bool,
+    series: Series,
+    known: bool,
+) -> data.TaskShown:
+    figures = series.tasks.get(name, Figures())
+    return data.TaskShown(
+        name=name,
+        known=known,
+        workers=tuple(worker.name for worker in workers if worker.knows(name)),
+        waiting=states.get(State.WAITING, 0),
+        queued=states.get(State.QUEUED, 0),
+        running=states.get(State.RUNNING, 0),
+        complete=complete,
+        **figured(figures),
+    )
+
+
+def queue_shown(one: Queue, limits: Iterable[data.LimitShown]) -> data.QueueShown:
+    return data.QueueShown(
+        name=one.name,
+        paused=one.paused,
+        order=one.order,
+        ageing=None if one.ageing is None else one.ageing.total_seconds(),
+        states=one.states,
+        due=one.due,
+        scheduled=one.scheduled,
+        oldest_due=one.oldest_due,
+        workers=one.workers,
+        limits=tuple(limit for limit in limits if limit.queue == one.name),
+    )
+
+
+def overview(
+    *,
+    now: datetime,
+    counted_at: datetime,
+    url: str,
+    queues: Sequence[data.QueueShown],
+    workers: Sequence[Worker],
+    series: Series,
+    findings: Sequence[data.Finding],
+) -> data.Overview:
+    states = {state: sum(queue.states[state] for queue in queues) for state in State}
+    oldest = [queue.oldest_due for queue in queues if queue.oldest_due is not None]
+    total, seconds = series.total, (series.until - series.since).total_seconds()
+    ended = total.succeeded + total.failed + total.cancelled
+    return data.Overview(
+        at=now,
+        counted_at=counted_at,
+        store=safe_url(url) if url else "",
+        version=__version__,
+        states=states,
+        due=sum(queue.due for queue in queues),
+        scheduled=sum(queue.scheduled for queue in queues),
+        oldest_due=min(oldest, default=None),
+        queues=tuple(queues),
+        workers_live=sum(worker.live for worker in workers),
+        workers_lost=sum(not worker.live and worker.running > 0 for worker in workers),
+        throughput=ended / seconds if total.started and seconds else None,
+        failing=total.failed / ended if ended else None,
+        runtime=percentiles(total.ran),
+        latency=percentiles(total.waited),
+        findings=tuple(findings),
+    )
+
+
+def findings(
+    queues: Sequence[Queue],
+    workers: Sequence[Worker],
+    schedules: Sequence[Listed],
+    limits: Iterable[SetLimit],
+    now: datetime,
+) -> list[data.Finding]:
+    """What an operator should know, the worst first."""
+    worst = {"fail": 0, "warn": 1, "ok": 2}
+    limited = {limit.scope.queue or "" for limit in limits if _no_room(limit)}
+    found = [
+        data.Finding(level=one.level.value, about=one.check, text=one.text, advice=one.fix)
+        for one in health.findings(queues, workers, schedules, limited, now)
+    ]
+    return sorted(found, key=lambda one: worst[one.level])
+
+
+def _no_room(limit: SetLimit) -> bool:
+    most = limit.limit.concurrency
+    return limit.next_start is not None or (most is not None and limit.running is not None and limit.running >= most)
+
+
+# --- what workers measured --------------------------------------------------------------------------------------
+
+
+def percentiles(times: Times) -> data.Percentiles:
+    return data.Percentiles(p50=times.quantile(0.5), p90=times.quantile(0.9), p99=times.quantile(0.99))
+
+
+def figured(figures: Figures) -> dict[str, Any]:
+    counts = {name: getattr(figures, name) for name in ("started", "succeeded", "failed", "retried", "cancelled")}
+    return {**counts, "runtime": percentiles(figures.ran), "latency": percentiles(figures.waited)}
+
+
+def samples_shown(series: Series) -> data.Samples:
+    """A slot for each point; of its minutes the last one says how full the queues were."""
+    depths: dict[datetime, Depth] = {}
+    for depth in series.depths:  # in the order of time
+        for point in series.points:
+            if point.at <= depth.at < point.at + SLOT:
+                depths[point.at] = depth
+                break
+    slots = tuple(_slot(point, depths.get(point.at)) for point in series.points)
+    return data.Samples(slots=slots, slot_seconds=SLOT.total_seconds())
+
+
+def _slot(point: Point, depth: Depth | None) -> data.Slot:
+    tasks: dict[str, Figures] = {}
+    for (_, task), figures in point.places.items():
+        tasks[task] = tasks[task].plus(figures) if task in tasks else figures
+    queues = {} if depth is None else depth.queues
+    return data.Slot(
+        at=point.at,
+        tasks={name: data.SampleTask(**figured(figures)) for name, figures in tasks.items()},
+        total=data.SampleTask(**figured(point.total)),
+        queues={name: data.SampleQueue(**_depth(each)) for name, each in queues.items()},
+    )
+
+
+def _depth(each: Mapping[str, float]) -> dict[str, Any]:
+    due = int(each.get("due", 0))
+    return {"depth": due + int(each.get("scheduled", 0)) + int(each.get("waiting", 0)), "due": due}

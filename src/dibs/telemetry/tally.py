@@ -1,0 +1,176 @@
+"""What a worker counts of its jobs, by queue and task: read by metrics and by samples, paid for once.
+
+Only the worker's loop writes. Whoever reads, from whatever thread, may see a job in one figure and not yet in
+another, never a figure that falls.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from dibs.job import Claim
+from dibs.outcome import Outcome, Succeeded, Verdict
+from dibs.telemetry.buckets import Times
+
+OUTCOMES = ("succeeded", "failed", "retried", "snoozed", "cancelled", "released", "lost")
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""How many outcomes go to the store in one call: the bounds of their buckets."""
+
+
+ENOUGH = 32
+"""So many of one task that end together are timed each; of more, so many and up to twice as many stand for all."""
+
+
+class Ran(Protocol):
+    """What is to be known of a claim in a worker's hands. Times are monotonic seconds."""
+
+    claim: Claim
+    came_at: float
+    began_at: float
+    """When its handler was started; means something only if ``started``."""
+    ended_at: float
+    started: bool
+    figures: "Figures"
+    """Where it was counted when it was started."""
+
+
+R = TypeVar("R", bound=Ran)
+
+
+class Figures(msgspec.Struct, eq=False):
+    """One task in one queue."""
+
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    retried: int = 0
+    snoozed: int = 0
+    cancelled: int = 0
+    released: int = 0
+    lost: int = 0
+    ran: Times = msgspec.field(default_factory=Times)
+    """How long attempts took, however they ended."""
+    waited: Times = msgspec.field(default_factory=Times)
+    """How long it took from when they were due until they were started."""
+
+    @property
+    def moves(self) -> int:
+        """How many attempts were started or ended."""
+        return sum(getattr(self, name) for name in COUNTS)
+
+    def count(self, event: str) -> None:
+        setattr(self, event, getattr(self, event) + 1)
+
+    def copy(self) -> "Figures":
+        return self.plus(Figures())
+
+    def plus(self, other: "Figures") -> "Figures":
+        counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
+        return Figures(**counts, ran=self.ran.plus(other.ran), waited=self.waited.plus(other.waited))
+
+    def minus(self, other: "Figures") -> "Figures":
+        counts = {name: getattr(self, name) - getattr(other, name) for name in COUNTS}
+        return Figures(**counts, ran=self.ran.minus(other.ran), waited=self.waited.minus(other.waited))
+
+    def pack(self) -> dict[str, Any]:
+        """As JSON, without what is nothing."""
+        packed: dict[str, Any] = {name: value for name in COUNTS if (value := getattr(self, name))}
+        for name in ("ran", "waited"):
+            times: Times = getattr(self, name)
+            if times.count:
+                packed[name] = times.pack()
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: Any) -> "Figures":
+        found = cls(ran=Times.unpack(packed.get("ran")), waited=Times.unpack(packed.get("waited")))
+        for name in COUNTS:
+            setattr(found, name, int(packed.get(name, 0)))
+        return found
+
+
+COUNTS = ("started", *OUTCOMES)
+
+Place = tuple[str, str]
+"""A queue and a task."""
+
+
+class Tally:
+    """Counts as cheaply as it can. All are counted; of many alike that begin or end together, some are timed.
+
+    A worker of tiny jobs settles hundreds in one call, and looking at the time of each would cost it more than all
+    other figures together.
+    """
+
+    def __init__(self) -> None:
+        self.begun: list[Ran] = []
+        """Those that were started and are not counted yet: ``append`` is all that a start costs."""
+        self.lease = 0.0
+        """How long claims last, in seconds: a claim says when it ends, not when it began."""
+        self.settles = [0] * (len(SIZES) + 1)
+        """How many calls of settle were for so many jobs."""
+        self.settled = 0
+        self._places: dict[Place, Figures] = {}
+
+    def succeeded(
+        self, batch: Sequence[tuple[R, Outcome]], verdicts: Sequence[Verdict]
+    ) -> list[tuple[tuple[R, Outcome], Verdict]]:
+        """The store has answered for these. Counts those that succeeded; answers the others, for ``ended``."""
+        self.catch_up()
+        self.settles[bisect_left(SIZES, len(batch))] += 1
+        self.settled += len(batch)
+        accepted, done, others = Verdict.ACCEPTED, defaultdict[Figures, list[R]](list), []
+        for each in zip(batch, verdicts, strict=True):
+            (run, outcome), verdict = each
+            if type(outcome) is Succeeded and verdict is accepted:
+                done[run.figures].append(run)
+            else:
+                others.append(each)
+        for figures, runs in done.items():
+            figures.succeeded += len(runs)
+            figures.ran.add_like([run.ended_at - run.began_at for run in _some(runs)], len(runs))
+        return others
+
+    def ended(self, run: Ran, event: str) -> None:
+        """One that ended in another way. A lost one has no end of its own."""
+        self.catch_up()
+        figures = self._place(run.claim.queue, run.claim.task)
+        figures.count(event)
+        if run.started and event != "lost":
+            figures.ran.add_like([run.ended_at - run.began_at], 1)
+
+    def catch_up(self) -> None:
+        """Count those that were started. On the worker's loop only."""
+        if not self.begun:
+            return
+        begun = defaultdict[Place, list[Ran]](list)
+        for run in self.begun:
+            claim = run.claim
+            begun[claim.queue, claim.task].append(run)
+        self.begun.clear()
+        for (queue, task), runs in begun.items():
+            figures = self._place(queue, task)
+            figures.started += len(runs)
+            figures.waited.add_like([self._waited(run) for run in _some(runs)], len(runs))
+            for run in runs:
+                run.figures = figures
+
+    def _waited(self, run: Ran) -> float:
+        """By the store's clock until it was claimed, by ours from then on."""
+        claim = run.claim
+        return (claim.locked_until - claim.run_at).total_seconds() - self.lease + run.began_at - run.came_at
+
+    def places(self) -> dict[Place, Figures]:
+        """What was counted so far, as a copy."""
+        return {place: figures.copy() for place, figures in self._places.copy().items()}
+
+    def _place(self, queue: str, task: str) -> Figures:
+        return self._places.setdefault((queue, task), Figures())
+
+
+def _some(runs: list[R]) -> list[R]:
+    """Enough of them to stand for all."""
+    return runs if len(runs) <= ENOUGH else runs[:: len(runs) // ENOUGH]
