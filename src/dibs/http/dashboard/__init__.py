@@ -1,0 +1,1 @@
+"""The dashboard: pages that are rendered here, pictures that are drawn here, and one small script."""
