@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dibs.errors import Refused
 from dibs.http.dashboard import words
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -38,3 +39,21 @@ def test_long_errors_are_cut_to_a_line() -> None:
 
 def test_json_keeps_its_letters() -> None:
     assert words.pretty({"name": "Zoë"}) == '{\n  "name": "Zoë"\n}'
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("now", 0), ("10min", 600), ("10 m", 600), ("2h", 7200), ("1.5d", 129_600), ("2026-03-01T12:00:07", 7)],
+)
+def test_moments_can_be_typed(text: str, seconds: float) -> None:
+    assert words.moment_of(text, NOON, past=False) == NOON + timedelta(seconds=seconds)
+
+
+def test_a_span_can_mean_the_past() -> None:
+    assert words.moment_of("2h", NOON, past=True) == NOON - timedelta(hours=2)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2 fortnights", "9" * 400 + "d", "2026-13-01", "\x00"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="is no time"):
+        words.moment_of(text, NOON, past=False)

@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from dibs.http.dashboard.charts import seconds
 from dibs.http.dashboard.svg import picture, tag, text, title
-from dibs.job import FINISHED, Job, State
+from dibs.http.service.data import JobDetail
+from dibs.job import FINISHED, State
 
 WIDTH, HEIGHT = 720.0, 64.0
 LEAST = 3.0
@@ -25,13 +26,13 @@ class Piece(msgspec.Struct, frozen=True):
     words: str
 
 
-def pieces(job: Job, now: datetime) -> list[Piece]:
+def pieces(job: JobDetail, now: datetime) -> list[Piece]:
     """What a job has done until now, as far as it is kept: the attempts that went wrong, and the last one."""
     found = list(_pieces(job, now))
     return [piece for piece in found if piece.ends >= piece.begins]
 
 
-def _pieces(job: Job, now: datetime) -> Iterator[Piece]:
+def _pieces(job: JobDetail, now: datetime) -> Iterator[Piece]:
     at = job.created_at
     for error in job.errors:
         yield Piece("waiting", at, error.started_at, "waiting")
@@ -53,7 +54,7 @@ def _pieces(job: Job, now: datetime) -> Iterator[Piece]:
         yield Piece("waiting", at, job.finished_at, f"{job.state} without another attempt")
 
 
-def draw(job: Job, now: datetime) -> Markup:
+def draw(job: JobDetail, now: datetime) -> Markup:
     """The time line."""
     found = pieces(job, now)
     if not found:

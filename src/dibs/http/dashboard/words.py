@@ -1,12 +1,16 @@
 """How values read on a page: moments, spans, numbers, JSON."""
 
 import json
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dibs.errors import Refused
 from dibs.http.dashboard.charts import seconds
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_SIZES = {unit: size for size, unit in _UNITS} | {"m": 60}
+_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|m|min|h|d)")
 
 
 def clock(moment: datetime | None) -> str:
@@ -55,3 +59,19 @@ def pretty(value: Any) -> str:
 def share(value: float | None) -> str:
     """From 0 to 1, in percent."""
     return "–" if value is None else f"{value * 100:.0f} %"
+
+
+def moment_of(text: str, now: datetime, *, past: bool) -> datetime:
+    """A moment that somebody typed: "now", "2h" (ago, or from now), or a date with a time; Refused if it is none."""
+    given = text.strip()
+    if given == "now":
+        return now
+    found = _SPAN.fullmatch(given)
+    if found:
+        away = timedelta(seconds=float(found[1]) * _SIZES[found[2]])
+        return now - away if past else now + away
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise Refused(f"{given[:40]!a} is no time: write now, 10min, 2h, 3d, or 2026-11-15T08:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
