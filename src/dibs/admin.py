@@ -167,12 +167,12 @@ class Admin:
         """
         total = 0
         if dry_run or progress is not None:
-            total = (await self._apply(which, change, True, None, chunk)).count
+            total = (await self.apply(which, change, dry_run=True, limit=chunk)).count
         if dry_run:
             return total
         done, after = 0, None
         while True:
-            changed = await self._apply(which, change, False, after, chunk)
+            changed = await self.apply(which, change, after=after, limit=chunk)
             done += changed.count
             if progress is not None:
                 progress(done, max(done, total))
@@ -180,7 +180,10 @@ class Admin:
             if after is None:
                 return done
 
-    async def _apply(self, which: Filter, change: Change, dry_run: bool, after: UUID | None, limit: int) -> Changed:
+    async def apply(
+        self, which: Filter, change: Change, *, dry_run: bool = False, after: UUID | None = None, limit: int = CHUNK
+    ) -> Changed:
+        """One step of ``change``: a chunk behind ``after``, atomic."""
         store = self.store
         match change:
             case Cancel(force):
@@ -270,16 +273,10 @@ class Admin:
 
     async def health(self) -> list[Finding]:
         """What an operator should know about queues, workers and jobs, each with what to do."""
-        workers = await self.workers()
-        queues = _queues(await self.store.counts(), workers)
-        findings = [_served(queue, self.clock()) for queue in queues if queue.due]
-        return [
-            *(findings or [ok("queues", f"{_many(len(queues), 'queue')}, no job is due")]),
-            *_alive(workers),
-            await self._leases(_total(queues, State.RUNNING)),
-            _failed(queues),
-            *_scheduled(await self.schedules().list()),
-        ]
+        counts, workers = await self.store.counts(), await self.workers()
+        running = sum(one.states[State.RUNNING] for one in counts)
+        leases = await self._leases(running)
+        return health_of(counts, workers, await self.schedules().list(), self.clock(), leases)
 
     async def _leases(self, running: int) -> Finding:
         now, expired = self.clock(), 0
@@ -290,6 +287,25 @@ class Admin:
             return ok("leases", f"{_many(running, 'running job')}, no lease has expired")
         text = f"{expired:,} of {running:,} running jobs have an expired lease"
         return warn("leases", text, "start workers for their queues: a claim takes them over (dibs workers)")
+
+
+def health_of(
+    counts: Iterable[QueueCounts],
+    workers: Sequence[Worker],
+    schedules: Sequence[Listed],
+    now: datetime,
+    *others: Finding,
+) -> list[Finding]:
+    """What an operator should know about queues, workers and schedules that were looked at before."""
+    queues = _queues(counts, workers)
+    findings = [_served(queue, now) for queue in queues if queue.due]
+    return [
+        *(findings or [ok("queues", f"{_many(len(queues), 'queue')}, no job is due")]),
+        *_alive(workers),
+        *others,
+        _failed(queues),
+        *_scheduled(schedules),
+    ]
 
 
 def _many(count: int, thing: str) -> str:

@@ -19,7 +19,8 @@ from dibs.flow import FlowHandle, FlowPlan
 from dibs.handle import Handle
 from dibs.job import Enqueued, Job, NewJob, OnFailure, Retention, State
 from dibs.opened import Opened
-from dibs.options import TaskOptions, declared, replaced
+from dibs.options import TaskOptions, declared, names_to_hide, replaced
+from dibs.redaction import Redaction
 from dibs.schedules import Rhythm, Schedules, What, declare
 from dibs.signals import Delay
 from dibs.store import Store
@@ -49,17 +50,19 @@ class App:
         retention: Retention | None = _KEEP,
         store: Store | None = None,
         clock: Clock = system_clock,
+        redact: Sequence[str] = (),
     ) -> None:
         """The store is that of ``url``; without one that of ``DIBS_URL``, or else the file ``jobs.db``.
 
         ``queue`` is where jobs go unless their task says otherwise. ``retention`` is how long workers of this app keep
         finished jobs; None keeps them for ever. ``store`` is an object to use as it is, instead of a URL: you set it
-        up, you close it. ``clock`` is what delays are counted from; tests own it.
+        up, you close it. ``clock`` is what delays are counted from; tests own it. ``redact`` names arguments of any
+        task that are never shown, at whatever depth they stand.
         """
         self.name = name
         self.queue = limits.name(queue, "queue")
         self.retention = retention
-        self.tasks = Tasks()
+        self.tasks = Tasks(redact=names_to_hide(redact))
         self._clock = clock
         self._given = store
         self._opened = Opened(self.open_store)
@@ -214,6 +217,11 @@ class App:
         """
         given = {"queues": dict.fromkeys(self.queues(), 1), "retention": self.retention, **settings}
         return Worker(self.tasks, self.open_store, **given)
+
+    @property
+    def redaction(self) -> Redaction:
+        """What is never shown of this app's jobs: what ``redact`` names, of the app and of its tasks, and passwords."""
+        return self.tasks.redaction
 
     def queues(self) -> list[str]:
         """The queues that this app's tasks are declared with, as they were declared."""

@@ -41,6 +41,7 @@ class Declared(TypedDict, total=False):
     key: Key | None
     executor: Executor
     meta: dict[str, Any]
+    redact: Sequence[str]
 
 
 class Declare(Protocol):

@@ -41,6 +41,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay: timedelta | None = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     """Anything of your own that travels with the job beside its arguments."""
+    redact: tuple[str, ...] = ()
+    """Arguments that are never shown, at whatever depth they stand."""
 
 
 def declared(name: str, given: dict[str, Any]) -> TaskOptions:
@@ -104,6 +106,13 @@ def _key(value: Any) -> Key | None:
     return value  # type: ignore[no-any-return]
 
 
+def names_to_hide(value: Any) -> tuple[str, ...]:
+    """Names of arguments that are secret."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(each, str) for each in value):
+        raise Refused(f"redact must be a list of names, not {value!r}")
+    return tuple(value)
+
+
 def _executor(value: Any) -> Executor:
     if value not in ("auto", "process"):
         raise Refused(f"executor must be 'auto' or 'process', not {value!r}")
@@ -132,4 +141,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "run_at": lambda value: None if value is None else limits.moment(value, "run_at"),
     "delay": lambda value: _span(value, "delay"),
     "meta": _meta,
+    "redact": names_to_hide,
 }

@@ -19,6 +19,7 @@ from dibs.handle import Handle, OpenStore
 from dibs.job import NewJob
 from dibs.keys import Key, literal, make_key
 from dibs.options import TaskOptions, declared, replaced
+from dibs.redaction import Redaction
 from dibs.schedule import Schedule
 from dibs.sending import Calls, Sending
 from dibs.signals import Delay
@@ -210,11 +211,17 @@ class BatchTask(Task[[T], R], Generic[T, R]):
 class Tasks:
     """What a worker needs to know of an app: its tasks, what wraps them, who wants to hear of what, and schedules."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: tuple[str, ...] = ()) -> None:
+        self.redact = redact
         self.by_name: dict[str, Task[..., Any]] = {}
         self.middleware: list[Middleware] = []
         self.hooks: dict[str, list[Hook]] = {}
         self.schedules: dict[str, Schedule] = {}
+
+    @property
+    def redaction(self) -> Redaction:
+        """What is never shown of their jobs."""
+        return Redaction.of(self.redact, {name: task.defaults.redact for name, task in self.by_name.items()})
 
     def add(self, task: Task[..., Any]) -> None:
         """Make a task known; a ConfigurationError if another one has its name."""

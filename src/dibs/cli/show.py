@@ -13,6 +13,7 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dibs import redaction
 from dibs.job import Job, State
 
 COLOURS = {
@@ -30,7 +31,6 @@ DECENT, SHORTEST = 12, 6
 
 # Escape sequences in an error or an argument could repaint the screen of whoever looks at it.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_SECRET = re.compile(r"(pass|secret|token|key)", re.IGNORECASE)
 
 
 def console(*, err: bool = False) -> Console:
@@ -61,15 +61,8 @@ def as_json(value: Any) -> str:
 
 
 def safe_url(url: str) -> str:
-    """The URL without any secret in it. Nothing before the last ``@`` is shown but the user's name."""
-    place, _, query = url.partition("?")
-    scheme, slashes, rest = place.partition("://")
-    if not slashes:
-        return "(unreadable)"
-    secret, at, shown = rest.rpartition("@")
-    user = secret.partition(":")[0]
-    kept = "&".join(pair for pair in query.split("&") if pair and not _SECRET.search(pair.partition("=")[0]))
-    return one_line(f"{scheme}://{user}{at if user else ''}{shown}{'?' if kept else ''}{kept}")
+    """The URL without any secret in it, in one line."""
+    return one_line(redaction.safe_url(url))
 
 
 def span(length: timedelta) -> str:

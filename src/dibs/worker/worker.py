@@ -112,4 +112,6 @@ class Worker:
             "concurrency": self.settings.concurrency,
             "started_at": self._started_at.isoformat(),
             "running": dict(running),
+            # For those who show jobs and have not this code.
+            **({"redact": told} if (told := self._tasks.redaction.told()) else {}),
         }

@@ -1,0 +1,71 @@
+"""A look at the store that may be expensive, shared by all who ask."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from dibs.clock import Clock
+from dibs.errors import DibsError
+
+T = TypeVar("T")
+
+SHARE = 20.0
+"""A look that took a second is good for twenty: the store spends a twentieth of its time on it, at most."""
+LONGEST = 10.0
+"""Seconds for which it is good at most."""
+STALE = 60.0
+"""Up to this age an old answer is given while the new one is being fetched."""
+
+
+class Glance(Generic[T]):
+    """Remembers what it saw: not at all where looking is cheap, for some seconds where there are millions of jobs."""
+
+    def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock, *, least: float = 0.0) -> None:
+        self._look = look
+        self._clock = clock
+        self._least = least
+        self._seen: tuple[T, datetime] | None = None
+        self._at = 0.0
+        self._good_for = 0.0
+        self._looking: asyncio.Task[tuple[T, datetime]] | None = None
+        self._valid = True
+
+    async def get(self) -> tuple[T, datetime]:
+        """What there is, and when that was seen."""
+        age = time.monotonic() - self._at
+        if self._seen is not None and age <= self._good_for:
+            return self._seen
+        looking = self._refresh()
+        if self._seen is not None and age <= STALE and self._good_for > 1.0:
+            looking.add_done_callback(_noted)
+            return self._seen
+        return await asyncio.shield(looking)
+
+    def forget(self) -> None:
+        """Something was changed from here: the next one to ask sees it."""
+        self._seen = None
+        self._valid = False
+
+    def _refresh(self) -> asyncio.Task[tuple[T, datetime]]:
+        if self._looking is None or self._looking.done() or not self._valid:
+            self._valid = True
+            self._looking = asyncio.create_task(self._fetch(), name="dibs-glance")
+        return self._looking
+
+    async def _fetch(self) -> tuple[T, datetime]:
+        started = time.monotonic()
+        seen = (await self._look(), self._clock())
+        if self._valid:  # else something was changed since this began
+            self._at = time.monotonic()
+            self._good_for = max(self._least, min(LONGEST, (self._at - started) * SHARE))
+            self._seen = seen
+        return seen
+
+
+def _noted(task: "asyncio.Task[object]") -> None:
+    """Whoever asks when the old answer is too old gets the error himself."""
+    with suppress(DibsError, asyncio.CancelledError):
+        task.result()
