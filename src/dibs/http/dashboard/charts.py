@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from dibs.http.dashboard.svg import path, picture, tag, text, title
 
-WIDTH, HEIGHT = 560.0, 180.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 12.0, 22.0
+WIDTH, HEIGHT = 440.0, 170.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 8.0, 12.0, 22.0
 _STEPS = (1, 2, 2.5, 5, 10)
 
 Format = Callable[[float], str]
@@ -69,7 +69,7 @@ class Frame:
         return rows + self._times()
 
     def _times(self) -> list[Markup]:
-        every = max(1, ceil(len(self.starts) / 6))
+        every = max(1, ceil(len(self.starts) / 5))
         marks = range(0, len(self.starts), every)
         return [text(self.x(n), HEIGHT - 6, f"{self.starts[n].astimezone(UTC):%H:%M}", "axis") for n in marks]
 
@@ -91,7 +91,7 @@ def line_chart(what: str, starts: Sequence[datetime], series: Sequence[Series], 
         return _empty(what)
     frame = Frame(starts, max(values), form)
     drawn = [Markup("").join(_line(frame, each)) for each in series]
-    return picture(WIDTH, HEIGHT, [*frame.drawn(), *drawn], _in_words(what, starts, series, form), "chart")
+    return picture((WIDTH, HEIGHT), [*frame.drawn(), *drawn], _in_words(what, starts, series, form), "chart")
 
 
 def _line(frame: Frame, series: Series) -> list[Markup]:
@@ -118,7 +118,7 @@ def bar_chart(what: str, starts: Sequence[datetime], series: Sequence[Series], f
         return _empty(what)
     frame = Frame(starts, max(totals), form)
     bars = [bar for slot in range(len(starts)) for bar in _stack(frame, series, slot)]
-    return picture(WIDTH, HEIGHT, [*frame.drawn(), *bars], _in_words(what, starts, series, form), "chart")
+    return picture((WIDTH, HEIGHT), [*frame.drawn(), *bars], _in_words(what, starts, series, form), "chart")
 
 
 def _stack(frame: Frame, series: Sequence[Series], slot: int) -> list[Markup]:
@@ -136,7 +136,7 @@ def _stack(frame: Frame, series: Sequence[Series], slot: int) -> list[Markup]:
 
 def _empty(what: str) -> Markup:
     words = text(WIDTH / 2, HEIGHT / 2, "nothing was measured yet", "axis", text_anchor="middle")
-    return picture(WIDTH, HEIGHT, [words], f"{what}: nothing was measured yet", "chart empty")
+    return picture((WIDTH, HEIGHT), [words], f"{what}: nothing was measured yet", "chart empty")
 
 
 def _in_words(what: str, starts: Sequence[datetime], series: Sequence[Series], form: Format) -> str:

@@ -82,7 +82,7 @@ def draw(nodes: Sequence[Node]) -> Markup:
     ]
     boxes = [_box(by_name[name], x, y) for name, (x, y) in spots.items()]
     label = f"{len(nodes)} steps in {len(found)} layers"
-    drawing = picture(width, height, [*edges, *boxes], label, "graph")
+    drawing = picture((width, height), [*edges, *boxes], label, "graph", width=width, height=height)
     return tag("div", [drawing], class_="graph-frame", tabindex=0)
 
 
@@ -95,7 +95,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float], need: Node) -> M
 
 
 def _box(node: Node, x: float, y: float) -> Markup:
-    shown = node.name if len(node.name) <= 18 else f"{node.name[:17]}…"
+    shown = node.name if len(node.name) <= 16 else f"{node.name[:15]}…"
     inside = [
         title(node.words or f"{node.name}: {node.state}"),
         tag("rect", x=x, y=y, width=BOX, height=ROW, rx=6.0),

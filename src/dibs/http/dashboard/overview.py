@@ -36,7 +36,8 @@ def verdict(seen: Overview) -> Verdict:
         return Verdict("ok", f"All is well: {workers}, {seen.due:,} due, {seen.states[State.RUNNING]:,} running", ())
     worst = wrong[0]
     rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    return Verdict(worst.level, f"{worst.about}: {worst.text}{rest}", tuple(wrong))
+    headline = f"{worst.about}: {worst.text}{rest}"
+    return Verdict(worst.level, headline[0].upper() + headline[1:], tuple(wrong))
 
 
 def numbers(seen: Overview) -> list[tuple[str, str, str]]:

@@ -64,7 +64,7 @@ class Pages:
             "store": safe_url(self.service.url) if self.service.url else "",
             "told": TOLD.get(request.query_params.get("told", ""), ""),
         }
-        return render(request, template, here, self.service.clock(), {**everywhere, **filled}, status)
+        return render(request, template, here, self.service.clock(), {**everywhere, **filled}, status=status)
 
     # --- one page each --------------------------------------------------------------------------------------
 

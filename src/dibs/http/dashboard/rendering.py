@@ -30,7 +30,7 @@ for _name in ("clock", "span", "number", "short", "line", "pretty", "share"):
 
 
 def render(
-    request: Request, template: str, here: str, now: datetime, filled: Mapping[str, Any], status: int = 200
+    request: Request, template: str, here: str, now: datetime, filled: Mapping[str, Any], *, status: int = 200
 ) -> HTMLResponse:
     """One page. ``here`` is the entry of the menu that it belongs to."""
     base = request.scope.get("root_path", "")

@@ -25,16 +25,18 @@ def title(words: str) -> Markup:
     return tag("title", words)
 
 
-def picture(width: float, height: float, inside: Iterable[Markup], label: str, class_: str) -> Markup:
+def picture(
+    size: tuple[float, float], inside: Iterable[Markup], label: str, class_: str, **attributes: object
+) -> Markup:
     """A whole drawing, scaled by the page; ``label`` says in words what it shows."""
     return tag(
         "svg",
         [title(label), *inside],
-        viewBox=f"0 0 {_value(width)} {_value(height)}",
+        viewBox=f"0 0 {_value(size[0])} {_value(size[1])}",
         class_=class_,
         role="img",
         aria_label=label,
-        preserveAspectRatio="xMidYMid meet",
+        **attributes,
     )
 
 

@@ -7,11 +7,13 @@ import msgspec
 from markupsafe import Markup
 
 from dibs.http.dashboard.charts import seconds
-from dibs.http.dashboard.svg import picture, tag, text, title
+from dibs.http.dashboard.svg import picture, tag, title
+from dibs.http.dashboard.words import clock
 from dibs.http.service.data import JobDetail
 from dibs.job import FINISHED, State
 
-WIDTH, HEIGHT = 720.0, 64.0
+WIDTH, HEIGHT = 720.0, 40.0
+MIDDLE = HEIGHT / 2
 LEAST = 3.0
 """The narrowest piece that can still be seen and pointed at."""
 
@@ -61,17 +63,15 @@ def draw(job: JobDetail, now: datetime) -> Markup:
         return Markup("")
     begin, end = found[0].begins, max(piece.ends for piece in found)
     span = max((end - begin).total_seconds(), 1e-6)
-    drawn = [tag("line", x1=0.0, x2=WIDTH, y1=30.0, y2=30.0, class_="grid")]
+    drawn = [tag("line", x1=0.0, x2=WIDTH, y1=MIDDLE, y2=MIDDLE, class_="grid")]
     for piece in found:
         x = WIDTH * (piece.begins - begin).total_seconds() / span
         width = max(LEAST, WIDTH * (piece.ends - piece.begins).total_seconds() / span)
         took = seconds((piece.ends - piece.begins).total_seconds())
         height = 6.0 if piece.kind in ("waiting", "scheduled") else 20.0
-        place = {"x": min(x, WIDTH - width), "y": 30 - height / 2, "width": width, "height": height, "rx": 3.0}
+        place = {"x": min(x, WIDTH - width), "y": MIDDLE - height / 2, "width": width, "height": height, "rx": 3.0}
         drawn.append(tag("rect", [title(f"{piece.words} ({took})")], **place, class_=f"piece {piece.kind}"))
-    ends = [
-        text(0, 56, f"{begin:%Y-%m-%d %H:%M:%S} UTC", "axis"),
-        text(WIDTH, 56, f"{end:%H:%M:%S} UTC, {seconds(span)} in all", "axis", text_anchor="end"),
-    ]
+    ends = [tag("span", clock(begin)), tag("span", f"{clock(end)}, {seconds(span)} in all")]
     label = "; ".join(f"{piece.words} for {seconds((piece.ends - piece.begins).total_seconds())}" for piece in found)
-    return picture(WIDTH, HEIGHT, [*drawn, *ends], label, "timeline")
+    line = picture((WIDTH, HEIGHT), drawn, label, "timeline", preserveAspectRatio="none")
+    return tag("div", [line, tag("div", ends, class_="ends")])
