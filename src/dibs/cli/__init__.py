@@ -25,6 +25,8 @@ class _Dibs(Commands):
             "doctor",
             "migrate",
             "bench",
+            "serve",
+            "token",
             "demo",
             "completion",
         )
@@ -42,6 +44,7 @@ def cli() -> None:
       dibs top                                      watch queues and workers
       dibs why JOB                                  what keeps a job from running
       dibs jobs requeue --state failed --since 2h   run again what failed
+      dibs serve shop.tasks:app                     API and dashboard
 
     The store is named by --url, by --app, or by DIBS_URL. Exit codes: 0 fine, 1 something is wrong or not found,
     2 wrong usage, 69 the store cannot be reached, 78 wrong configuration.

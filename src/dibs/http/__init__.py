@@ -1,4 +1,4 @@
-"""dibs over HTTP: endpoints whose requests become jobs. Needs the extra ``dibs[web]``."""
+"""dibs over HTTP: endpoints whose requests become jobs, and API and dashboard for operators. Needs ``dibs[web]``."""
 
 from dibs.errors import ConfigurationError
 
@@ -10,5 +10,19 @@ except ModuleNotFoundError:
 from dibs.http.endpoints import Endpoints
 from dibs.http.request import JobRequest
 from dibs.http.responses import Answer, JobView, Responses
+from dibs.http.service.data import Identity, Role
+from dibs.http.site import Site, admin_app
+from dibs.http.tokens import Token
 
-__all__ = ["Answer", "Endpoints", "JobRequest", "JobView", "Responses"]
+__all__ = [
+    "Answer",
+    "Endpoints",
+    "Identity",
+    "JobRequest",
+    "JobView",
+    "Responses",
+    "Role",
+    "Site",
+    "Token",
+    "admin_app",
+]

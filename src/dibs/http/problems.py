@@ -12,16 +12,25 @@ MEDIA_TYPE = "application/problem+json"
 class Problem(Exception):
     """A request that is answered with a problem document."""
 
-    def __init__(self, status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str = "",
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``more`` are members of the document beside the usual ones."""
         super().__init__(title)
         self.status = status
         self.title = title
         self.detail = detail
         self.headers = dict(headers or {})
+        self.more = dict(more or {})
 
     def document(self) -> dict[str, Any]:
         """The body. The type is about:blank: the status code says what kind of problem it is."""
-        told = {"type": "about:blank", "title": self.title, "status": self.status}
+        told = {"type": "about:blank", "title": self.title, "status": self.status, **self.more}
         return {**told, "detail": self.detail} if self.detail else told
 
     def response(self) -> Response:

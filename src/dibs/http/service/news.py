@@ -76,11 +76,15 @@ class News:
         finally:
             self._listeners.discard(me)
 
-    async def close(self) -> None:
-        """Let everybody go."""
+    def let_go(self) -> None:
+        """End all streams: a server that stops waits for them."""
         for each in self._listeners:
             each.over = True
             each.news.set()
+
+    async def close(self) -> None:
+        """Let everybody go, and look no more."""
+        self.let_go()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -52,6 +52,7 @@ def _alter(db: Connection, job: Found, change: Change, now: int) -> bool:
                 end(db, job.id, "cancelled", now, cancel_asked=True)
             else:
                 db.run(sql.ASK_CANCEL, (job.id,))
+                db.run(sql.NOTE_ASKED, (job.id,))
         case Requeue():
             if not db.run(sql.REQUEUE, (job.id, now)):
                 return False
@@ -94,5 +95,5 @@ def pause(db: Connection, queue: str, paused: bool) -> None:
     db.run(sql.PAUSE, (queue, int(paused)))
 
 
-def configure(db: Connection, queue: str, order: str) -> None:
-    db.run(sql.CONFIGURE, (queue, order))
+def configure(db: Connection, queue: str, order: str, ageing: int | None) -> None:
+    db.run(sql.CONFIGURE, (queue, order, ageing))

@@ -39,6 +39,7 @@ def _lost(db: Connection, flow: bytes, job: bytes, state: str, now: int) -> None
         db.run(sql.STOP_FLOW, (flow, state))
         cancel_not_started(db, flow, now)
         db.run(sql.ASK_FLOW, (flow,))
+        db.run(sql.NOTE_ASKED_FLOW, (flow,))
     db.run(sql.FINISH_FLOW, (flow, now))
 
 

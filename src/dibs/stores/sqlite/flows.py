@@ -52,6 +52,8 @@ def _params(step: AdmittedStep, flow: bytes, now: int) -> Row:
         flow,
         step.name,
         unmet,
+        None if job.expires_at is None else to_micros(job.expires_at),
+        job.limit_key or "",
     )
 
 

@@ -1,6 +1,7 @@
 """Reading: each function sees one instant of the file."""
 
 from collections.abc import Collection
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -13,7 +14,7 @@ from dibs.stores.sqlite.filters import Halves, halves
 from dibs.stores.sqlite.flows import needs_of
 from dibs.stores.sqlite.rows import as_flow, as_job
 
-_FLOW = 19
+_FLOW = 22
 """Where the rows of get.sql and its like have the flow."""
 
 
@@ -57,7 +58,10 @@ def count(db: Connection, which: Filter, change: Change, after: UUID | None) -> 
 
 
 def counts(db: Connection, now: int) -> list[QueueCounts]:
-    settings = {name: (bool(paused), Order(order)) for name, paused, order in db.rows(sql.SETTINGS)}
+    settings = {
+        name: (bool(paused), Order(order), None if ageing is None else timedelta(microseconds=ageing))
+        for name, paused, order, ageing in db.rows(sql.SETTINGS)
+    }
     states: dict[str, dict[State, int]] = {name: dict.fromkeys(State, 0) for name in settings}
     line: dict[str, tuple[int, int | None]] = {}
     count = sql.COUNT_UNFINISHED if db.rows(sql.EXPIRED_IN_LINE) else sql.COUNT_INDEXED
@@ -72,12 +76,13 @@ def counts(db: Connection, now: int) -> list[QueueCounts]:
             queue=name,
             paused=paused,
             order=order,
+            ageing=ageing,
             states=states[name],
             scheduled=scheduled,
             oldest_due=None if oldest is None else from_micros(oldest),
         )
         for name in sorted(states)
-        for paused, order in [settings.get(name, (False, Order.FIFO))]
+        for paused, order, ageing in [settings.get(name, (False, Order.FIFO, None))]
         for scheduled, oldest in [line.get(name, (0, None))]
     ]
 

@@ -37,6 +37,55 @@ class Attempt(NamedTuple):
     errors: str
     flow: bytes | None
     step: str | None
+    expires_at: int | None
+
+
+class Standing(NamedTuple):
+    """A job that stands in line: the columns of walk.sql and its like. It begins as an ``Attempt`` does."""
+
+    id: bytes
+    run_at: int
+    attempts: int
+    max_attempts: int
+    epoch: int
+    worker: str
+    started_at: int
+    cancel_asked: int
+    errors: str
+    flow: bytes | None
+    step: str | None
+    expires_at: int | None
+    row: int
+    priority: int
+    task: str
+    limit_key: str
+    locked_until: int | None
+    created_at: int
+    key: str | None
+    meta: str
+    args: str
+
+    def attempt(self) -> Attempt:
+        """What was running until its lease expired."""
+        return Attempt._make(self[: len(Attempt._fields)])
+
+    def taken(self) -> Row:
+        """What take.sql would give."""
+        return (
+            self.run_at,
+            self.id,
+            self.priority,
+            self.epoch + 1,
+            self.task,
+            self.args,
+            self.created_at,
+            self.attempts + 1,
+            self.max_attempts,
+            self.key,
+            self.flow,
+            self.step,
+            self.meta,
+        )
 
 
 class _Error(msgspec.Struct, array_like=True, frozen=True):
@@ -87,7 +136,7 @@ def as_job(row: Row, needs: Sequence[Row] = ()) -> Job:
     """A row of get.sql and its like, with those of needs.sql if it is a step."""
     id_, queue, task, args, state, priority, run_at, created_at, attempts, max_attempts = row[:10]
     epoch, worker, locked_until, cancel_asked, started_at, finished_at, result = row[10:17]
-    errors, key, flow, step, meta, report = row[17:]
+    errors, key, unique_until, expires_at, limit_key, flow, step, meta, report = row[17:]
     return Job(
         id=as_uuid(id_),
         queue=queue,
@@ -108,6 +157,9 @@ def as_job(row: Row, needs: Sequence[Row] = ()) -> Job:
         result=None if result is None else _decode(result),
         errors=() if errors == "[]" else tuple(map(_as_error, _errors_decoder.decode(errors))),
         key=key,
+        unique_until=_moment(unique_until),
+        expires_at=_moment(expires_at),
+        limit_key=limit_key or None,
         flow=None if flow is None else as_uuid(flow),
         step=step,
         meta=_decode(meta),
@@ -135,8 +187,8 @@ def as_flow(row: Row, counts: Sequence[Row]) -> Flow:
 class Taken(NamedTuple):
     """What a claim got hold of."""
 
-    rows: list[tuple[int, list[Row]]]
-    """Those of take.sql by priority, each list in the order of the queue."""
+    rows: list[Row]
+    """Those of take.sql, in the order of the queue."""
     locked_until: int
     needs: dict[bytes, list[Row]]
     """Those of needs.sql by job, for steps that need others."""
@@ -165,6 +217,7 @@ def as_claims(taken: Taken, queue: str, worker: str) -> list[Claim]:
             {} if meta == "{}" else _decode(meta),
             {} if flow is None else as_inputs(needs.get(id_, ())),
         )
-        for priority, rows in taken.rows
-        for run_at, id_, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta in rows
+        for run_at, id_, priority, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta in (
+            taken.rows
+        )
     ]

@@ -90,6 +90,9 @@ def _succeed_adding(db: Connection, attempt: Attempt, item: Settled, now: int) -
         return
     if attempt.flow is not None and not flows.is_running(db, attempt.flow):  # it stopped while this step was running
         ending.cancel_not_started(db, attempt.flow, now)
+    elif attempt.cancel_asked:
+        for step in item.steps:
+            ending.end(db, step.job.id.bytes, "cancelled", now, cancel_asked=True)
     _succeed(db, item, now)
 
 

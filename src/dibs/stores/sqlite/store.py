@@ -37,6 +37,7 @@ from dibs.job import (
 from dibs.keepable import keepable
 from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
+from dibs.scope import Limit, LimitUse, Scope
 from dibs.store import CHUNK
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.sqlite import (
@@ -47,6 +48,7 @@ from dibs.stores.sqlite import (
     forks,
     keeping,
     looking,
+    rooms,
     schema,
     settling,
     watching,
@@ -57,6 +59,7 @@ from dibs.stores.sqlite.neighbours import refuse_strangers
 from dibs.stores.sqlite.options import BUSY_TIMEOUT, Options, parse
 from dibs.stores.sqlite.rows import as_claims
 from dibs.stores.sqlite.shortcut import BRIEF
+from dibs.stores.sqlite.walking import Wanted
 from dibs.stores.sqlite.watching import Waiter, Watcher
 from dibs.stores.sqlite.writer import Writer
 
@@ -171,14 +174,14 @@ class SQLiteStore(BulkVerbs):
             raise StoreUnavailable(self._closed)
         return self._open.reader.ask(verb)
 
-    async def wait(self, queues: Sequence[str], timeout: timedelta) -> frozenset[str]:
-        found = await self._read(lambda db, now: watching.ready(db, queues, now))
+    async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         opened, seconds = self._open, timeout.total_seconds()
+        found = await self._read(lambda db, now: watching.ready(db, queues, now))
         if found or seconds <= 0:
             return found
         if opened is None:
             raise StoreUnavailable(self._closed)
-        waiter = Waiter(frozenset(queues))
+        waiter = Waiter(frozenset(queues), worker)
         opened.watcher.add(waiter)
         try:
             return await asyncio.wait_for(waiter.future, seconds)
@@ -203,7 +206,7 @@ class SQLiteStore(BulkVerbs):
     ) -> list[Claim]:
         known = rules.claimable(queue, worker, limit, lease, tasks)
         names = None if known is None else msgspec.json.encode(known).decode()
-        wanted = claiming.Wanted(queue, worker, limit, span_micros(lease), names)
+        wanted = Wanted(queue, worker, limit, span_micros(lease), names)
         taken = await self._write_few(lambda db, now: claiming.claim(db, wanted, now), limit)
         return as_claims(taken, queue, worker)
 
@@ -286,9 +289,19 @@ class SQLiteStore(BulkVerbs):
         name = rules.name(queue, "queue")
         await self._write(lambda db, _: changing.pause(db, name, False))
 
-    async def configure(self, queue: str, *, order: Order) -> None:
+    async def configure(self, queue: str, *, order: Order = Order.FIFO, ageing: timedelta | None = None) -> None:
         name, wanted = rules.name(queue, "queue"), rules.order(order)
-        await self._write(lambda db, _: changing.configure(db, name, wanted.value))
+        ages = rules.ageing(ageing, wanted)
+        micros = None if ages is None else span_micros(ages)
+        await self._write(lambda db, _: changing.configure(db, name, wanted.value, micros))
+
+    async def limit(self, scope: Scope, limit: Limit | None, *, rank: int = 0) -> None:
+        which, wanted = rules.scope(scope), None if limit is None else rules.limited(limit)
+        rules.rank(rank)
+        await self._write(lambda db, _: rooms.set_limit(db, which, wanted, rank))
+
+    async def limits(self, job: UUID | None = None) -> list[LimitUse]:
+        return await self._read(lambda db, now: rooms.limits(db, job, now))
 
     # --- what is no job -------------------------------------------------------------------------------------
 

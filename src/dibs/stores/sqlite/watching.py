@@ -15,7 +15,7 @@ import apsw
 from dibs.clock import Clock, to_micros
 from dibs.errors import StoreUnavailable
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection, translate
+from dibs.stores.sqlite.connect import Connection, Row, translate
 from dibs.stores.sqlite.hands import CLOSED
 
 _FIRST_PAUSE = 0.002
@@ -36,10 +36,11 @@ def _until_next(db: Connection, queues: Iterable[str], now: int) -> float:
 
 
 class Waiter:
-    """Somebody who waits for any of some queues."""
+    """Somebody who waits for any of some queues, or for a claim of a worker being asked to end."""
 
-    def __init__(self, queues: frozenset[str]) -> None:
+    def __init__(self, queues: frozenset[str], worker: str | None) -> None:
         self.queues = queues
+        self.worker = worker
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[frozenset[str]] = self.loop.create_future()
 
@@ -66,6 +67,8 @@ class Watcher:
         self._door = threading.Lock()
         self._open = True
         self._waiters: set[Waiter] = set()
+        self._told: dict[str, frozenset[Row]] = {}
+        """The claims of a worker that were asked to end when it was last told."""
         self._thread = threading.Thread(target=self._run, name="dibs-sqlite-watcher", daemon=True)
         self._thread.start()
 
@@ -135,8 +138,21 @@ class Watcher:
             now = to_micros(self._clock())
             found = ready(self.db, queues, now)
             pause = _until_next(self.db, queues - found, now)
+            asked = self._asked({waiter.worker for waiter in waiters if waiter.worker is not None}, now)
         for waiter in waiters:
-            if mine := waiter.queues & found:
+            mine = waiter.queues & found
+            if mine or waiter.worker in asked:
                 self.remove(waiter)
                 waiter.tell(mine)
         return min(pause, _LOOK_ANYWAY)
+
+    def _asked(self, workers: Iterable[str], now: int) -> set[str]:
+        """Those of the workers that do not know yet of a claim that was asked to end."""
+        news = set()
+        for worker in workers:
+            asked = frozenset(self.db.rows(sql.ASKED_OF, (worker, now)))
+            if asked - self._told.pop(worker, frozenset()):
+                news.add(worker)
+            if asked:
+                self._told[worker] = asked
+        return news

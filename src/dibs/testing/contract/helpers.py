@@ -27,6 +27,7 @@ from dibs.outcome import (
     Succeeded,
     Verdict,
 )
+from dibs.scope import LimitUse, Scope
 from dibs.store import Store
 
 LEASE = timedelta(seconds=30)
@@ -148,3 +149,19 @@ def only(*jobs: UUID) -> Filter:
 def changed(count: int) -> Changed:
     """What a bulk verb answers when that was the last chunk."""
     return Changed(count, None)
+
+
+QUEUE = Scope(queue="default")
+EACH_KEY = Scope(queue="default", each_key=True)
+TASK = Scope(task="send")
+
+
+async def use(store: Store, scope: Scope = QUEUE, job: UUID | None = None) -> LimitUse:
+    """How far this limit, which must be set, is used; for a job, if one is given."""
+    [found] = [one for one in await store.limits(job) if one.scope == scope]
+    return found
+
+
+async def running(store: Store, scope: Scope = QUEUE, job: UUID | None = None) -> int | None:
+    """How many jobs of the scope run, as the limit counts them."""
+    return (await use(store, scope, job)).running

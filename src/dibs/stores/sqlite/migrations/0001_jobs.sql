@@ -2,8 +2,10 @@
 --
 -- Times are whole microseconds since 1970, ids are the 16 bytes of a UUID, args, meta and errors are JSON text.
 -- A job is running exactly while it has a locked_until. "ready" is 1 if the job stands in line: it is queued, or
--- it is running and a claim has seen that its lease expired. "flow" and "step" are set for steps of flows alone,
--- "unmet" counts the steps that a waiting one still needs.
+-- it is running and a claim has seen that its lease expired. "line" is empty for the queue's own line. A job that a limit
+-- holds back, and that claims passed too often, stands in another: that of its task and limit key. "flow" and "step" are
+-- set for steps of flows alone, "unmet" counts the steps that a waiting one still needs. "limit_key" is empty for none.
+-- "counted" is 1 if its task had a limit when the job was claimed, or got one while it was running.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -11,6 +13,7 @@ CREATE TABLE dibs_jobs (
     task         TEXT    NOT NULL CHECK (length(task) BETWEEN 1 AND 200),
     state        TEXT    NOT NULL CHECK (state IN ('waiting', 'queued', 'running')),
     ready        INTEGER NOT NULL CHECK (ready IN (0, 1)),
+    line         TEXT    NOT NULL DEFAULT '',
     priority     INTEGER NOT NULL CHECK (priority BETWEEN -32768 AND 32767),
     run_at       INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -26,18 +29,32 @@ CREATE TABLE dibs_jobs (
     flow         BLOB,
     step         TEXT,
     unmet        INTEGER NOT NULL DEFAULT 0,
+    unique_until INTEGER,
+    expires_at   INTEGER,
+    limit_key    TEXT    NOT NULL DEFAULT '' CHECK (length(limit_key) <= 200),
+    counted      INTEGER NOT NULL DEFAULT 0,
     errors       TEXT    NOT NULL DEFAULT '[]',
     meta         TEXT    NOT NULL DEFAULT '{}',
     args         TEXT    NOT NULL,
     report       TEXT
 );
 
--- The line: every claim walks it from its beginning. The task stands in it so that jobs of other tasks are
--- passed without being read.
-CREATE INDEX dibs_ready ON dibs_jobs (queue, priority, run_at, id, task) WHERE ready = 1;
+-- The line: every claim walks it from its beginning. The task and the limit key stand in it so that jobs of other tasks,
+-- and those that a limit holds back, are passed without being read.
+CREATE INDEX dibs_ready ON dibs_jobs (queue, line, priority, run_at, id, task, limit_key) WHERE ready = 1;
 
 -- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
 CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
+
+-- How many jobs of a limit key are running.
+CREATE INDEX dibs_key_leases ON dibs_jobs (queue, limit_key, locked_until)
+WHERE limit_key <> '' AND locked_until IS NOT NULL;
+
+-- How many jobs of a task that has a limit are running.
+CREATE INDEX dibs_task_leases ON dibs_jobs (task, locked_until) WHERE counted = 1 AND locked_until IS NOT NULL;
+
+-- Jobs in line that must not start any more from some moment on: the claim and the sweep.
+CREATE INDEX dibs_expiring ON dibs_jobs (queue, expires_at, id) WHERE expires_at IS NOT NULL AND ready = 1;
 
 -- Jobs that need others first: counted by queue.
 CREATE INDEX dibs_waiting ON dibs_jobs (queue) WHERE state = 'waiting';
@@ -68,6 +85,9 @@ CREATE TABLE dibs_history (
     key          TEXT,
     flow         BLOB,
     step         TEXT,
+    unique_until INTEGER,
+    expires_at   INTEGER,
+    limit_key    TEXT    NOT NULL DEFAULT '',
     errors       TEXT    NOT NULL,
     meta         TEXT    NOT NULL,
     args         TEXT    NOT NULL,
@@ -77,6 +97,9 @@ CREATE TABLE dibs_history (
 
 -- Pruning takes the oldest of each state; counting reads this index alone.
 CREATE INDEX dibs_finished ON dibs_history (state, finished_at, id, queue);
+
+-- Finished jobs whose keys are busy for some time still, or were.
+CREATE INDEX dibs_windows ON dibs_history (queue, key, unique_until) WHERE unique_until IS NOT NULL;
 
 -- Steps of a flow that are finished.
 CREATE INDEX dibs_past_steps ON dibs_history (flow, state, step) WHERE flow IS NOT NULL;
@@ -127,8 +150,32 @@ CREATE INDEX dibs_flow_results ON dibs_results (flow);
 CREATE TABLE dibs_queues (
     name   TEXT    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
     paused INTEGER NOT NULL DEFAULT 0,
-    "order" TEXT   NOT NULL DEFAULT 'fifo' CHECK ("order" IN ('fifo', 'lifo'))
+    "order" TEXT   NOT NULL DEFAULT 'fifo' CHECK ("order" IN ('fifo', 'lifo')),
+    ageing INTEGER
 ) WITHOUT ROWID;
+
+-- Limits: of a queue, of each limit key of a queue, of a task. "starts" in "per" microseconds are a rate.
+CREATE TABLE dibs_limits (
+    kind        TEXT    NOT NULL CHECK (kind IN ('queue', 'key', 'task')),
+    name        TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
+    rank        INTEGER NOT NULL,
+    concurrency INTEGER,
+    starts      INTEGER,
+    per         INTEGER,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
+-- What the rate of a limit has let through: full again from "full_at" on. "key" is empty unless each key has its own.
+CREATE TABLE dibs_buckets (
+    kind TEXT    NOT NULL,
+    name TEXT    NOT NULL,
+    key  TEXT    NOT NULL,
+    full_at  INTEGER NOT NULL,
+    PRIMARY KEY (kind, name, key)
+) WITHOUT ROWID;
+
+-- Buckets that are full again are forgotten.
+CREATE INDEX dibs_full_buckets ON dibs_buckets (full_at);
 
 -- What is kept that is no job: schedules, for example. JSON by kind and name; a lower rank does not replace a higher one.
 CREATE TABLE dibs_kept (
@@ -137,6 +184,14 @@ CREATE TABLE dibs_kept (
     rank  INTEGER NOT NULL,
     value TEXT    NOT NULL,
     PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
+-- Claims that were asked to end: what their workers wait for. A sweep drops those that are over.
+CREATE TABLE dibs_asked (
+    worker TEXT    NOT NULL,
+    job    BLOB    NOT NULL,
+    epoch  INTEGER NOT NULL,
+    PRIMARY KEY (worker, job)
 ) WITHOUT ROWID;
 
 -- Workers, by their heartbeats.

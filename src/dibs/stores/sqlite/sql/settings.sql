@@ -1,2 +1,2 @@
 -- Every queue that has settings.
-SELECT name, paused, "order" FROM dibs_queues
+SELECT name, paused, "order", ageing FROM dibs_queues

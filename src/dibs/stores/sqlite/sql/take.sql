@@ -6,10 +6,10 @@ SET state = 'running', ready = 0, worker = ?6, locked_until = ?7, started_at = ?
     attempts = attempts + 1, epoch = epoch + 1
 WHERE rowid IN (
     SELECT rowid FROM dibs_jobs INDEXED BY dibs_ready
-    WHERE ready = 1 AND queue = ?1 AND priority = ?2 AND run_at <= ?3
+    WHERE ready = 1 AND queue = ?1 AND line = '' AND priority = ?2 AND run_at <= ?3
         AND (?5 IS NULL OR task IN (SELECT value FROM json_each(?5)))
         AND locked_until IS NULL
     ORDER BY run_at {direction}, id {direction}
     LIMIT ?4
 )
-RETURNING run_at, id, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta
+RETURNING run_at, id, priority, epoch, task, args, created_at, attempts, max_attempts, key, flow, step, meta

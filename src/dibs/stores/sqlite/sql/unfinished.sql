@@ -1,4 +1,5 @@
 -- Unfinished jobs with all fields. {where} is what a filter makes of itself, see filters.py.
 SELECT id, queue, task, args, state, priority, run_at, created_at, attempts, max_attempts, epoch, worker,
-    locked_until, cancel_asked, started_at, NULL, NULL, errors, key, flow, step, meta, report
+    locked_until, cancel_asked, started_at, NULL, NULL, errors, key, unique_until, expires_at, limit_key,
+    flow, step, meta, report
 FROM dibs_jobs WHERE {where}
