@@ -1,6 +1,7 @@
 """What can be done from a page: forms that are posted, each answered with the page that shows what came of it."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -11,8 +12,12 @@ from starlette.responses import RedirectResponse, Response
 from dibs.errors import Refused
 from dibs.http.dashboard import asking
 from dibs.http.dashboard.pages import Pages, named
+from dibs.http.security import identity
 from dibs.http.service.batches import Unconfirmed, in_words
-from dibs.http.service.data import BatchGiven, JobFilter, LimitGiven, OrderGiven, Verb
+from dibs.http.service.data import JobFilter, LimitGiven, OrderGiven, Verb
+
+View = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
 
 
 class Actions:
@@ -72,34 +77,46 @@ class Actions:
 
     # --- one job --------------------------------------------------------------------------------------------
 
-    async def change(self, request: Request) -> Response:
-        form, id = await request.form(), named(request)
-        verb = request.path_params["verb"]
-        if verb not in tuple(Verb):
-            raise Refused(f"there is nothing called {verb[:40]!a} to be done to a job")
-        form = FormData([*form.multi_items(), ("verb", verb)])
-        given: BatchGiven = asking.batch(form, JobFilter(), self._service.clock(), dry_run=False)
-        done = await self._service.change_one(id, given, _who(request))
-        gone = given.verb is Verb.DELETE and done.changed
-        return _go(request, "jobs" if gone else f"jobs/{id}", given.verb.value if done.changed else "nothing")
+    def change(self, verb: Verb) -> View:
+        """The view that does this to one job."""
+
+        async def change(request: Request) -> Response:
+            form, id = await request.form(), named(request)
+            asked = FormData([*form.multi_items(), ("verb", verb.value)])
+            given = asking.batch(asked, JobFilter(), self._service.clock(), dry_run=False)
+            done = await self._service.change_one(id, given, _who(request))
+            gone = verb is Verb.DELETE and done.changed
+            return _go(request, "jobs" if gone else f"jobs/{id}", verb.value if done.changed else "nothing")
+
+        return change
 
     # --- all else -------------------------------------------------------------------------------------------
 
-    async def flow(self, request: Request) -> Response:
-        verb = request.path_params["verb"]
-        done = await self._service.change_flow(named(request), verb, _who(request))
-        return _go(request, f"flows/{named(request)}", "flow" if done.changed else "nothing")
+    def flow(self, verb: str) -> View:
+        """The view that does this to a flow."""
 
-    async def queue(self, request: Request) -> Response:
-        form, verb = await request.form(), request.path_params["verb"]
-        queue = _needed(form, "queue")
-        if verb == "order":
-            order = msgspec.convert(_given(form, "order", "ageing"), OrderGiven, strict=False)
-            await self._service.order(queue, order, _who(request))
-        else:
-            act = self._service.pause if verb == "pause" else self._service.resume
-            await act(queue, _who(request))
-        return _go(request, "queues", verb)
+        async def change(request: Request) -> Response:
+            done = await self._service.change_flow(named(request), verb, _who(request))
+            return _go(request, f"flows/{named(request)}", "flow" if done.changed else "nothing")
+
+        return change
+
+    def queue(self, verb: str) -> View:
+        """The view that does this to a queue."""
+
+        async def change(request: Request) -> Response:
+            form = await request.form()
+            queue, who = _needed(form, "queue"), _who(request)
+            match verb:
+                case "pause":
+                    await self._service.pause(queue, who)
+                case "resume":
+                    await self._service.resume(queue, who)
+                case _:
+                    await self._service.order(queue, _converted(_given(form, "order", "ageing"), OrderGiven), who)
+            return _go(request, "queues", verb)
+
+        return change
 
     async def limit(self, request: Request) -> Response:
         form = await request.form()
@@ -108,11 +125,7 @@ class Actions:
             fields["each_key"] = True
         if form.get("count"):
             fields["rate"] = {"count": str(form["count"]), "per": str(form.get("per") or 1)}
-        try:
-            given = msgspec.convert(fields, LimitGiven, strict=False)
-        except msgspec.ValidationError as problem:
-            raise Refused(f"this limit makes no sense: {problem}") from None
-        await self._service.limit(given, _who(request))
+        await self._service.limit(_converted(fields, LimitGiven), _who(request))
         return _go(request, "queues", "limit" if fields.keys() & {"concurrency", "rate"} else "unlimited")
 
     async def worker(self, request: Request) -> Response:
@@ -120,18 +133,26 @@ class Actions:
         await self._service.ask_to_stop(worker, _who(request))
         return _go(request, "workers", "stop")
 
-    async def schedule(self, request: Request) -> Response:
-        name, verb = _needed(await request.form(), "schedule"), request.path_params["verb"]
-        if verb == "run":
-            sent = await self._service.run_schedule(name, _who(request))
-            return _go(request, f"jobs/{sent.id}", "run")
-        act = self._service.pause_schedule if verb == "pause" else self._service.resume_schedule
-        await act(name, _who(request))
-        return _go(request, "schedules", verb)
+    def schedule(self, verb: str) -> View:
+        """The view that does this to a schedule."""
+
+        async def change(request: Request) -> Response:
+            name, who = _needed(await request.form(), "schedule"), _who(request)
+            match verb:
+                case "pause":
+                    await self._service.pause_schedule(name, who)
+                case "resume":
+                    await self._service.resume_schedule(name, who)
+                case _:
+                    sent = await self._service.run_schedule(name, who)
+                    return _go(request, f"jobs/{sent.id}", "run")
+            return _go(request, "schedules", verb)
+
+        return change
 
 
 def _who(request: Request) -> str:
-    return str(request.state.identity.name)
+    return identity(request.scope).name
 
 
 def _needed(form: FormData, name: str) -> str:
@@ -139,6 +160,13 @@ def _needed(form: FormData, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise Refused(f"this form needs a {name}")
     return value
+
+
+def _converted(fields: dict[str, Any], wanted: type[T]) -> T:
+    try:
+        return msgspec.convert(fields, wanted, strict=False)
+    except msgspec.ValidationError as problem:
+        raise Refused(f"that makes no sense: {problem}") from None
 
 
 def _given(form: FormData, *names: str) -> dict[str, Any]:

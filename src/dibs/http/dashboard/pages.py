@@ -12,8 +12,9 @@ from dibs.http.dashboard import asking, graph, timeline
 from dibs.http.dashboard.graph import Node
 from dibs.http.dashboard.overview import charts, numbers, verdict
 from dibs.http.dashboard.rendering import render
-from dibs.http.service.data import FlowDetail, Identity, Role, StepShown, Verb
-from dibs.http.service.service import NotFound, Service
+from dibs.http.security import COOKIE, IDENTITY
+from dibs.http.service import NotFound, Service
+from dibs.http.service.data import FlowDetail, Identity, StepShown, Verb
 from dibs.job import FlowState, State
 from dibs.redaction import safe_url
 
@@ -56,15 +57,20 @@ class Pages:
         self, request: Request, template: str, here: str, filled: Mapping[str, Any], status: int = 200
     ) -> Response:
         """Fill a template with what is on every page, and with the rest."""
-        who: Identity = request.state.identity
+        who: Identity | None = request.scope.get(IDENTITY)
         everywhere = {
-            "who": who.name,
-            "operator": who.role is Role.OPERATOR,
-            "csrf": request.state.csrf,
+            "who": "" if who is None else who.name,
+            "operator": who is not None and who.may_change,
+            "session": COOKIE in request.cookies,
             "store": safe_url(self.service.url) if self.service.url else "",
             "told": TOLD.get(request.query_params.get("told", ""), ""),
         }
         return render(request, template, here, self.service.clock(), {**everywhere, **filled}, status=status)
+
+    async def login(self, request: Request) -> Response:
+        """Where a browser that shows no session is sent."""
+        asked = request.query_params
+        return self.page(request, "login", "login", {"wrong": "wrong" in asked, "next": asked.get("next", "/")})
 
     # --- one page each --------------------------------------------------------------------------------------
 

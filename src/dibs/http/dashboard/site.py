@@ -5,23 +5,31 @@ from importlib.resources import files
 from pathlib import Path
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from dibs.errors import DibsError, Refused, ScheduleUnknown, StoreUnavailable
 from dibs.http.dashboard.actions import Actions
 from dibs.http.dashboard.pages import Pages
 from dibs.http.problems import Problem
+from dibs.http.service import NotFound, Service
 from dibs.http.service.batches import TooMany
-from dibs.http.service.service import NotFound, Service
+from dibs.http.service.data import Verb
 
 View = Callable[[Request], Awaitable[Response]]
 
 
-def routes(service: Service) -> list[BaseRoute]:
-    """All of them. Whoever mounts them finds out who asks: ``request.state.identity`` and ``request.state.csrf``."""
+def dashboard(service: Service) -> ASGIApp:
+    """The dashboard as an ASGI application, to stand behind a guard which finds out who asks and what he may do."""
+    return Starlette(routes=_routes(service), exception_handlers={404: _missing(Pages(service))})
+
+
+def _routes(service: Service) -> list[BaseRoute]:
     pages = Pages(service)
     actions = Actions(pages)
 
@@ -33,6 +41,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     return [
         look("/", pages.overview),
+        look("/login", pages.login),
         look("/jobs", pages.jobs),
         look("/jobs/{id}", pages.job),
         look("/failures", pages.failures),
@@ -46,15 +55,26 @@ def routes(service: Service) -> list[BaseRoute]:
         act("/choose", actions.choose),
         act("/batches", actions.begin),
         act("/batches/{id}/stop", actions.stop_batch),
-        act("/jobs/{id}/{verb}", actions.change),
-        act("/flows/{id}/{verb:str}", actions.flow),
-        act("/queues/{verb}", actions.queue),
+        *(act(f"/jobs/{{id}}/{verb}", actions.change(verb)) for verb in Verb),
+        *(act(f"/flows/{{id}}/{verb}", actions.flow(verb)) for verb in ("cancel", "retry", "restart")),
+        *(act(f"/queues/{verb}", actions.queue(verb)) for verb in ("pause", "resume", "order")),
         act("/limits", actions.limit),
         act("/workers/stop", actions.worker),
-        act("/schedules/{verb}", actions.schedule),
+        *(act(f"/schedules/{verb}", actions.schedule(verb)) for verb in ("pause", "resume", "run")),
         Route("/events", _events(service), methods=["GET"]),
         Mount("/static", StaticFiles(directory=Path(str(files("dibs.http.dashboard"))) / "static")),
     ]
+
+
+def _missing(pages: Pages) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """What is answered where there is no page."""
+
+    async def missing(request: Request, error: Exception) -> Response:
+        detail = error.detail if isinstance(error, HTTPException) else ""
+        problem = Problem(404, "There is no such page", detail)
+        return pages.page(request, "problem", "", {"problem": problem}, problem.status)
+
+    return missing
 
 
 def _guarded(pages: Pages, view: View) -> View:

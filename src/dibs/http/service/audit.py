@@ -36,7 +36,7 @@ class Audit:
     ) -> None:
         """Put an entry at the end."""
         store = await self._store()
-        told = {"actor": actor, "action": action, "target": target[:1_000], "count": count, "reason": reason}
+        told = {"actor": actor, "action": str(action), "target": target[:1_000], "count": count, "reason": reason}
         named = None if batch is None else str(batch)
         at = (await store.kept(["clock"])).now
         await store.keep(AUDIT, {str(new_id()): {**told, "batch": named, "at": at.isoformat()}})
