@@ -1,10 +1,9 @@
 """The dashboard's routes, and what is answered when something is wrong."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 
-from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -61,7 +60,6 @@ def _routes(service: Service) -> list[BaseRoute]:
         act("/limits", actions.limit),
         act("/workers/stop", actions.worker),
         *(act(f"/schedules/{verb}", actions.schedule(verb)) for verb in ("pause", "resume", "run")),
-        Route("/events", _events(service), methods=["GET"]),
         Mount("/static", StaticFiles(directory=Path(str(files("dibs.http.dashboard"))) / "static")),
     ]
 
@@ -101,16 +99,3 @@ def _problem(error: DibsError) -> Problem:
         case Refused():
             return Problem(400, "That makes no sense", str(error))
     return Problem(409, "That cannot be done", str(error))
-
-
-def _events(service: Service) -> View:
-    """Tells a page that something changed: it then asks for itself again."""
-
-    async def changes() -> AsyncIterator[ServerSentEvent]:
-        async for event in service.events():
-            yield ServerSentEvent(event="changed", data=event.name)
-
-    async def events(request: Request) -> Response:
-        return EventSourceResponse(changes(), ping=15)
-
-    return events

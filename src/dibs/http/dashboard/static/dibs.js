@@ -93,6 +93,6 @@ if (live && document.querySelector("[data-live]")) {
     live.dataset.on = "no";
     live.textContent = "not connected";
   });
-  source.addEventListener("changed", refresh);
+  for (const name of ["counts", "workers", "ended", "batch", "job", "flow"]) source.addEventListener(name, refresh);
   document.addEventListener("visibilitychange", refresh);
 }
