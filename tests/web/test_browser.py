@@ -29,6 +29,7 @@ FLAGS = (
     "--disable-sync",
 )
 LOOKS = {"light": (1240, "light"), "dark": (1240, "dark"), "phone": (360, "light")}
+LIVE = ".live[data-on=yes]"
 SHOTS = os.environ.get("DIBS_SHOTS")
 """Where to put pictures of the pages, for the documentation."""
 
@@ -114,7 +115,7 @@ async def test_every_page_shows_without_a_complaint_and_fits(server: Server, loo
         for name, path in (await paths(server.app)).items():
             answer = await shown.goto(server.url + path)
             assert answer is not None and answer.status == 200, name
-            await shown.wait_for_function("document.querySelector('.live')?.dataset.on === 'yes'")
+            await shown.wait_for_selector(LIVE)
             assert await shown.evaluate("document.documentElement.scrollWidth") <= LOOKS[look][0], name
             if SHOTS and word == "quiet":
                 await shown.screenshot(path=Path(SHOTS) / f"{name}-{look}.png", full_page=True)
@@ -201,7 +202,7 @@ async def test_queues_limits_workers_schedules_and_flows_are_changed(server: Ser
         await shown.goto(f"{server.url}/queues")
         await shown.locator("section", has_text="mail").get_by_role("button", name="Pause").click()
         await shown.wait_for_selector(".badge.paused")
-        await shown.fill("[name=task]", "charge")
+        await shown.fill("[name=task]:visible", "charge")
         await shown.fill("[name=concurrency]", "3")
         await shown.click("button:has-text('Set')")
         await shown.wait_for_selector("td:has-text('task charge')")
@@ -229,7 +230,7 @@ async def test_a_page_follows_the_store(server: Server) -> None:
     store = await server.app.store()
     async with browser() as opened, page(opened) as shown:
         await shown.goto(f"{server.url}/jobs")
-        await shown.wait_for_function("document.querySelector('.live').dataset.on === 'yes'")
+        await shown.wait_for_selector(LIVE)
         assert "There are none." in await shown.inner_text("#found")
         await store.enqueue([dibs.NewJob(task="fresh", queue="new")])
         await shown.wait_for_selector("#found >> text=fresh")
@@ -240,13 +241,30 @@ async def test_what_somebody_reads_is_not_taken_away(server: Server) -> None:
     store = await server.app.store()
     async with browser() as opened, page(opened) as shown:
         await shown.goto(f"{server.url}/jobs")
-        await shown.wait_for_function("document.querySelector('.live').dataset.on === 'yes'")
+        await shown.wait_for_selector(LIVE)
         await shown.locator('input[name="id"]').first.check()
-        await shown.evaluate("window.asked = 0; const f = fetch; fetch = (...a) => { window.asked++; return f(...a) }")
+        told = asyncio.create_task(_told(shown))
         await store.enqueue([dibs.NewJob(task="fresh", queue="new")])
+        await told
+        assert await shown.locator('input[name="id"]').first.is_checked()
+        assert "fresh" not in await shown.inner_text("#found")
         await shown.locator('input[name="id"]').first.uncheck()
         await store.enqueue([dibs.NewJob(task="fresher", queue="new")])
         await shown.wait_for_selector("#found >> text=fresher")
+
+
+async def _told(shown: Page) -> None:
+    """Until the page has heard of something new, and had the time to act on it."""
+    await shown.evaluate(
+        """() => new Promise((done) => {
+            const source = new EventSource("/api/events");
+            let greeted = false;
+            source.addEventListener("counts", () => {
+                if (greeted) { source.close(); requestAnimationFrame(() => requestAnimationFrame(done)); }
+                greeted = true;
+            });
+        })"""
+    )
 
 
 async def test_a_text_is_copied(server: Server) -> None:
@@ -255,9 +273,7 @@ async def test_a_text_is_copied(server: Server) -> None:
         [job, *_] = (await (await server.app.store()).find(Filter(states=(State.FAILED,)))).jobs
         await shown.goto(f"{server.url}/jobs/{job.id}")
         await shown.click("[data-action=copy] >> nth=0")
-        await shown.wait_for_function(
-            "/copied|selected/.test(document.querySelector('[data-action=copy]').textContent)"
-        )
+        await shown.wait_for_selector("[data-action=copy]:text-matches('copied|selected')")
 
 
 async def test_without_scripts_every_page_can_be_read_and_every_form_works(server: Server) -> None:

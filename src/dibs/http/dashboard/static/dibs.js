@@ -48,8 +48,7 @@ let asking = false;
 let again = false;
 
 function busy() {
-  const active = document.activeElement;
-  const typing = active && ["INPUT", "SELECT", "TEXTAREA"].includes(active.tagName);
+  const typing = document.activeElement?.matches("select, textarea, input:not([type=checkbox], [type=radio])");
   return typing || document.querySelector('input[name="id"]:checked') || String(getSelection());
 }
 
