@@ -244,7 +244,7 @@ class App:
                 return total
             # Those of before again: the next step of a flow may be in any of them.
             named = list(dict.fromkeys([*named, *sorted(served)]))
-            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True)
+            worker = self.worker(queues=named, concurrency=concurrency, retention=None, until_empty=True, samples=False)
             with deadline.stopping(worker):
                 total = total.plus(await worker.run())
             served = served.union(named)

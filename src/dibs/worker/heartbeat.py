@@ -56,6 +56,8 @@ class Heartbeat:
         self._tell = tell
         self._close = close
         self._shown_at = -VISIBLE
+        self.turned_at: float | None = None
+        """When the thread last looked at the clock; None before it began."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._setting_up: asyncio.Future[None] | None = None
         self._up = threading.Event()
@@ -87,6 +89,7 @@ class Heartbeat:
         try:
             # The clock is watched while a call hangs: that is when leases run out.
             while not self._over.is_set():
+                self.turned_at = time.monotonic()
                 self._give_up_expired()
                 await self._wait(self._tick)
         finally:

@@ -2,27 +2,42 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from random import uniform
 
 from dibs.job import Retention
 from dibs.store import Store
+from dibs.telemetry import samples
 from dibs.worker.outage import Backoff, Weather
 
 PRUNE_EVERY = 300.0
 CHUNK = 500
 PAUSE = 0.05
 """Seconds between two chunks, for the others."""
+LEAVING = 1.0
+"""Seconds that the last sample may take when the worker ends."""
 
 
 class Maintenance:
-    """Sweeps about every half lease, and prunes what the retention does not keep every few minutes."""
+    """Sweeps about every half lease, and prunes what the retention does not keep every few minutes.
 
-    def __init__(self, store: Store, weather: Weather, lease: timedelta, retention: Retention | None) -> None:
+    And writes samples of what this worker does, if it is to.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        weather: Weather,
+        lease: timedelta,
+        retention: Retention | None,
+        sampler: samples.Sampler | None,
+    ) -> None:
         self._store = store
         self._weather = weather
         self._sweep_every = lease.total_seconds() / 2
         self._retention = retention
+        self._sampler = sampler
 
     async def sweep(self) -> None:
         """For ever."""
@@ -32,6 +47,18 @@ class Maintenance:
         """For ever."""
         if self._retention is not None:
             await self._every("prunes", PRUNE_EVERY, self._prune_once)
+
+    async def sample(self) -> None:
+        """For ever."""
+        if self._sampler is not None:
+            await self._every("samples", samples.EVERY, self._sampler.look)
+
+    async def leave(self) -> None:
+        """Write what was done last; a store that is away now will not miss it."""
+        if self._sampler is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(LEAVING):
+                    await self._sampler.leave()
 
     async def _every(self, part: str, seconds: float, work: Callable[[], Awaitable[int]]) -> None:
         backoff, never = Backoff(), asyncio.Event()

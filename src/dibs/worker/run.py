@@ -28,7 +28,24 @@ class Run(Attempt):
     to the loop.
     """
 
-    __slots__ = ("beat_at", "came_at", "earlier", "ended", "handle", "items", "plan", "started", "until", "why")
+    __slots__ = (
+        "beat_at",
+        "began_at",
+        "came_at",
+        "earlier",
+        "ended",
+        "ended_at",
+        "handle",
+        "items",
+        "plan",
+        "started",
+        "until",
+        "why",
+    )
+
+    began_at: float
+    """When its handler was started, and when it ended; not there before."""
+    ended_at: float
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
         Attempt.__init__(self, claim)

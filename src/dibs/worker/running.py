@@ -9,6 +9,7 @@ from time import monotonic
 
 from dibs.attempt import running
 from dibs.outcome import Cancelled, Outcome, Released
+from dibs.telemetry.tally import Tally
 from dibs.worker.hooks import Hooks
 from dibs.worker.judging import judge_batch, judge_error, judge_result
 from dibs.worker.log import log
@@ -28,7 +29,15 @@ class Runner:
     """
 
     def __init__(
-        self, concurrency: int, processes: int, *, held: set[Run], settler: Settler, stats: Stats, hooks: Hooks
+        self,
+        concurrency: int,
+        processes: int,
+        *,
+        held: set[Run],
+        settler: Settler,
+        stats: Stats,
+        hooks: Hooks,
+        tally: Tally,
     ) -> None:
         self.free = concurrency
         self.free_processes = processes
@@ -41,6 +50,8 @@ class Runner:
         self._settler = settler
         self._stats = stats
         self._hooks = hooks
+        self._tally = tally
+        self._begun = tally.begun.append
         self._tells_starts = "started" in hooks
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
@@ -125,7 +136,10 @@ class Runner:
     # --- starting -------------------------------------------------------------------------------------------
 
     def _start_some(self) -> None:
-        now, unfilled = monotonic(), list[Plan]()
+        self._start_at(monotonic())
+
+    def _start_at(self, now: float) -> None:
+        unfilled = list[Plan]()
         while self.free and not self.closed:
             if self._process_line and self.free_processes:
                 line = self._process_line
@@ -137,13 +151,13 @@ class Runner:
             if not isinstance(item, Plan):
                 self.waiting -= line is self._line
                 if item.until > now and not item.cancelled:
-                    self._start(item)
+                    self._start(item, now)
                 else:
                     self._end_unstarted(item)
             elif self.more_to_come and len(self._batches[item]) < (item.batch or 1):
                 unfilled.append(item)
             elif runs := self._as_batch(self._next_batch(item, line), now):
-                self._start(runs[0])
+                self._start(runs[0], now)
         for plan in unfilled:
             (self._process_line if plan.in_process else self._line).append(plan)
 
@@ -154,7 +168,7 @@ class Runner:
         else:
             self._settle(run, Cancelled())
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: Run, now: float) -> None:
         """Start a run, with all runs of its batch."""
         plan = run.plan
         self.free -= 1
@@ -165,13 +179,17 @@ class Runner:
         run.handle = self._make_task(attempt, name=run.claim.task, context=self._context.copy())
         if plan.batch is None and not self._tells_starts:
             self._stats.started += 1
+            run.began_at = now
+            self._begun(run)
         else:
-            self._tell_start(run)
+            self._tell_start(run, now)
 
-    def _tell_start(self, first: Run) -> None:
+    def _tell_start(self, first: Run, now: float) -> None:
         for run in first.batch:
             assert isinstance(run, Run)
             self._stats.started += 1
+            run.began_at = now
+            self._begun(run)
             run.handle = first.handle
             self._hooks.fire("started", run, None)
 
@@ -233,8 +251,10 @@ class Runner:
             outcomes = judge_batch(runs, result)
         if timer is not None:
             timer.cancel()
+        now = monotonic()
         for run, outcome in zip(runs, outcomes, strict=True):
             run.handle = None
+            run.ended_at = now
             self._settle(run, outcome)
         self._free(first)
 
@@ -249,11 +269,12 @@ class Runner:
 
     def _free(self, run: Run) -> None:
         """A slot is free: the next one starts."""
+        now = run.ended_at = monotonic()
         run.handle = None
         self.free += 1
         if run.plan.in_process:
             self.free_processes += 1
-        self._start_some()
+        self._start_at(now)
         if self.waiting <= self.poke_at or run.plan.in_process:
             self.poke()
 
@@ -273,6 +294,7 @@ class Runner:
     def lost(self, run: Run) -> None:
         """Count it, say it once."""
         self._stats.lost += 1
+        self._tally.lost(run)
         log.warning("job %s (%s, epoch %d): the lease is lost, somebody else may run it", run.id, run.task, run.epoch)
         self._hooks.fire("lost", run, None)
 

@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefetch: int | None = None
     retention: Retention | None = Retention()
     until_empty: bool = False
+    samples: bool = True
 
     def __post_init__(self) -> None:
         try:

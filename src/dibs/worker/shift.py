@@ -11,6 +11,9 @@ from dibs.errors import StoreUnavailable
 from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
+from dibs.telemetry.health import Vitals
+from dibs.telemetry.samples import Sampler
+from dibs.telemetry.tally import Tally
 from dibs.worker.claiming import Claimer
 from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
@@ -50,9 +53,14 @@ class Shift:
         stats: Stats,
         open_store: Callable[[], Store],
         info: Callable[[], dict[str, Any]],
+        *,
+        tally: Tally,
+        vitals: Vitals,
     ) -> None:
         self._settings = settings
         self._stats = stats
+        self._tally = tally
+        self._vitals = vitals
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
@@ -84,6 +92,7 @@ class Shift:
             settler=self._settler,
             stats=self._stats,
             hooks=self._hooks,
+            tally=self._tally,
         )
         self._claimer = Claimer(
             settings.name,
@@ -98,7 +107,8 @@ class Shift:
             until_empty=settings.until_empty,
         )
         self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
-        self._maintenance = Maintenance(store, weather, self._lease, settings.retention)
+        sampler = Sampler(settings.name, store, self._tally, self._asked) if settings.samples else None
+        self._maintenance = Maintenance(store, weather, self._lease, settings.retention, sampler)
         self._heartbeat = Heartbeat(
             settings.name,
             beating,
@@ -109,6 +119,10 @@ class Shift:
             tell=self._told,
             close=not self._shared,
         )
+        self._tally.lease = self._lease.total_seconds()
+        self._vitals.turned = self._tally.catch_up
+        self._vitals.heartbeat_at = lambda: self._heartbeat.turned_at
+        self._vitals.store_away = lambda: weather.down
 
     def _process_pool(self) -> ProcessPool:
         if self._processes is None:
@@ -120,6 +134,7 @@ class Shift:
     async def work(self) -> None:
         """From the first claim to the last settle."""
         beside: list[asyncio.Task[None]] = []
+        self._vitals.begin()
         try:
             if not await self._open():
                 return
@@ -129,6 +144,7 @@ class Shift:
             log.info("%s: works on %s", self._settings.name, ", ".join(self._settings.queues))
             claiming = self._loop.create_task(self._claimer.claim(self._lookout))
             beside = [self._loop.create_task(each) for each in self._beside()]
+            self._vitals.phase = "stopping" if self._stopping.is_set() else "working"
             try:
                 await asyncio.shield(claiming)
             except asyncio.CancelledError:
@@ -142,9 +158,10 @@ class Shift:
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on while claims are made."""
         if self._settings.until_empty:
-            return [self._lookout.watch()]
+            return [self._lookout.watch(), self._maintenance.sample()]
         return [
             self._lookout.watch(),
+            self._maintenance.sample(),
             self._maintenance.sweep(),
             self._maintenance.prune(),
             self._scheduling.run(),
@@ -176,6 +193,7 @@ class Shift:
 
     def _settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """The store has answered."""
+        self._tally.settled(batch, verdicts, _event)
         hooks, stats, quietly = self._hooks, self._stats, "succeeded" not in self._hooks
         self._held.difference_update([run for run, _ in batch])
         for (run, outcome), verdict in zip(batch, verdicts, strict=True):
@@ -210,10 +228,15 @@ class Shift:
     def stop(self, times: int) -> None:
         """Asked for once: end when what runs has ended. Twice: end now."""
         if times >= 1:
+            self._vitals.phase = "stopping"
             self._stopping.set()
             self._claimer.stop()
         if times >= 2:
             self._now.set()
+
+    def _asked(self) -> None:
+        log.warning("%s: asked to stop", self._settings.name)
+        self.stop(1)
 
     async def _end(self, claiming: "asyncio.Task[None]") -> None:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
@@ -248,6 +271,8 @@ class Shift:
 
     async def _close(self, beside: list["asyncio.Task[None]"]) -> None:
         await end(beside)
+        if self._up:
+            await self._maintenance.leave()
         if self._processes is not None:
             await self._processes.close()
         await asyncio.to_thread(self._heartbeat.stop)
@@ -258,6 +283,7 @@ class Shift:
         if not self._shared:
             with suppress(StoreUnavailable):
                 await self._store.close()
+        self._vitals.end()
         log.info("%s: ended: %s", self._settings.name, self._stats)
 
 

@@ -12,6 +12,8 @@ from dibs.errors import ConfigurationError
 from dibs.job import Retention
 from dibs.store import Store
 from dibs.task import Tasks
+from dibs.telemetry.health import Vitals
+from dibs.telemetry.tally import Tally
 from dibs.version import __version__
 from dibs.worker.processes import refuse_while_importing
 from dibs.worker.settings import Settings, default_name
@@ -28,7 +30,7 @@ class Worker:
     once; ``processes``: how many of them in processes of their own. ``lease``: how long a job stays with a worker that
     died, for tasks that do not say. ``grace``: how long running handlers may go on after ``stop``. ``prefetch``: how
     many claims to hold beyond the free slots; None finds out by itself. ``retention``: what to prune; None nothing.
-    ``until_empty``: end when nothing due is left.
+    ``until_empty``: end when nothing due is left. ``samples``: whether it writes down what it did, for charts.
 
     ``open_store`` gives a new handle each time, not set up, which the worker closes. If it gives the same object again,
     that is shared with others, and left open.
@@ -48,6 +50,7 @@ class Worker:
         prefetch: int | None = None,
         retention: Retention | None = RETENTION,
         until_empty: bool = False,
+        samples: bool = True,
     ) -> None:
         refuse_while_importing()
         self.settings = Settings(
@@ -60,8 +63,13 @@ class Worker:
             prefetch=prefetch,
             retention=retention,
             until_empty=until_empty,
+            samples=samples,
         )
         self.stats = Stats()
+        self.tally = Tally()
+        """The same by queue and task, with times; for metrics."""
+        self.vitals = Vitals()
+        """Whether it is alive; for probes."""
         self._tasks = tasks
         self._open_store = open_store
         self._started_at = system_clock()
@@ -81,7 +89,15 @@ class Worker:
         if self._ran:
             raise ConfigurationError("this worker has run: make another one")
         self._ran = True
-        shift = self._shift = Shift(self._tasks, self.settings, self.stats, self._open_store, self.info)
+        shift = self._shift = Shift(
+            self._tasks,
+            self.settings,
+            self.stats,
+            self._open_store,
+            self.info,
+            tally=self.tally,
+            vitals=self.vitals,
+        )
         shift.stop(self._stops)  # a stop that came before counts too
         try:
             await shift.work()

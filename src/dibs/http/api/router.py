@@ -1,5 +1,6 @@
 """Requests in, answers out: finds the operation, lets it be done, and answers in JSON, problems too."""
 
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from dibs.http.service.batches import TooMany, Unconfirmed
 from dibs.http.service.data import Batch
 from dibs.redaction import text_without_secrets
 
+log = logging.getLogger("dibs.http")
+
 DOCUMENT = ("api", "openapi.json")
 JSON = "application/json"
 
@@ -39,6 +42,9 @@ class API:
             response = problem.response()
         except DibsError as problem:
             response = _problem(problem).response()
+        except Exception:
+            log.exception("%s %s", request.method, request.url.path)
+            response = Problem(500, "Something is wrong here", "the log of the server says what").response()
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

@@ -1,16 +1,18 @@
 """The audit trail: who did what, kept in the store."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from dibs.http.service.data import AuditEntry
 from dibs.ids import new_id
+from dibs.limits import clean
 from dibs.store import Store
 
 AUDIT = "audit"
+LONGEST = 1_000
+"""Characters of each of its words."""
 KEPT = 1_000
 """The newest entries that are kept."""
 TRIMMED_EVERY = 50
@@ -36,9 +38,11 @@ class Audit:
     ) -> None:
         """Put an entry at the end."""
         store = await self._store()
-        told = {"actor": actor, "action": str(action), "target": target[:1_000], "count": count, "reason": reason}
+        # Cleaned: what was done must not fail to be told because of a text that no store takes.
+        words = {"actor": actor, "action": action, "target": target, "reason": reason}
+        told = {name: clean(word, LONGEST) for name, word in words.items()} | {"count": count}
         named = None if batch is None else str(batch)
-        at = (await store.kept(["clock"])).now
+        at = (await store.kept(())).now
         await store.keep(AUDIT, {str(new_id()): {**told, "batch": named, "at": at.isoformat()}})
         self._written += 1
         if self._written % TRIMMED_EVERY == 0:
@@ -63,7 +67,3 @@ def _entry(name: str, value: object) -> AuditEntry | None:
         return msgspec.convert({**value, "id": name}, AuditEntry)  # type: ignore[dict-item]
     except (msgspec.ValidationError, TypeError):
         return None  # of another version
-
-
-def at(value: str) -> datetime:
-    return datetime.fromisoformat(value)

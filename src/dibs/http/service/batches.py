@@ -18,6 +18,7 @@ from dibs.http.service.audit import Audit, trim
 from dibs.http.service.data import Batch, BatchGiven, BatchState, JobFilter, Verb
 from dibs.ids import new_id
 from dibs.job import Cancel, Change, Changed, Delete, Filter, Reprioritise, Requeue, Reschedule
+from dibs.limits import clean
 from dibs.redaction import Redaction
 from dibs.store import Store
 
@@ -92,7 +93,7 @@ def in_words(which: JobFilter, everything: bool) -> str:
             told.append(f"{name} {', '.join(map(str, value[:5]))}{more}")
         elif isinstance(value, str) and value:
             told.append(f"{name} {value}")
-    return "; ".join(told) or ("every job" if everything else "nothing")
+    return clean("; ".join(told) or ("every job" if everything else "nothing"), 1_000)
 
 
 class _Live:
@@ -141,7 +142,7 @@ class Batches:
             complete=complete,
             done=0,
             actor=actor,
-            reason=given.reason,
+            reason=clean(given.reason, 200),
             started_at=now,
             updated_at=now,
             finished_at=now if given.dry_run else None,

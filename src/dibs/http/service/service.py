@@ -1,14 +1,14 @@
 """The service: everything that the API and the dashboard show and do."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from dibs import why as reasons
-from dibs.admin import LOOKED_AT, Admin, Worker
+from dibs.admin import LOOKED_AT, Admin
 from dibs.app import App
 from dibs.clock import Clock, system_clock
 from dibs.errors import ConfigurationError, DibsError
@@ -18,7 +18,15 @@ from dibs.http.service.audit import Audit
 from dibs.http.service.batches import Batches, change_of
 from dibs.http.service.counting import Glance
 from dibs.http.service.news import News
-from dibs.http.service.tallies import Measured, findings, overview, queue_shown, tally, task_shown, with_served
+from dibs.http.service.tallies import (
+    findings,
+    overview,
+    queue_shown,
+    samples_shown,
+    tally,
+    task_shown,
+    with_served,
+)
 from dibs.job import Filter, FlowState, Job, NewJob, QueueCounts, State
 from dibs.opened import Opened
 from dibs.redaction import Redaction
@@ -27,11 +35,8 @@ from dibs.scope import Limit, Rate, Scope
 from dibs.store import Store
 from dibs.stores import open_store
 from dibs.task import Tasks
-
-ASK = "ask"
-"""What workers are asked, by name: they look when they show themselves."""
-SHOWN_JOBS = 50
-"""How many jobs of each worker are shown."""
+from dibs.telemetry import asks, series
+from dibs.telemetry.series import Series
 
 
 class NotFound(DibsError, LookupError):
@@ -204,7 +209,7 @@ class Service:
         """Everything at a glance."""
         counts, at = await self.counts()
         workers = await (await self.admin()).workers()
-        measured = await self.measured(timedelta(minutes=10))
+        measured = await self.series(timedelta(minutes=10))
         limits = await self.limits()
         listed = await self._schedules().list(ticks=1)
         return overview(
@@ -213,7 +218,7 @@ class Service:
             url=self.url,
             queues=[queue_shown(one, workers, limits) for one in with_served(counts, workers)],
             workers=workers,
-            measured=measured,
+            series=measured,
             findings=findings(counts, workers, listed, self.clock()),
         )
 
@@ -221,24 +226,24 @@ class Service:
         """Every task that has jobs, code here, or a worker."""
         (seen, complete), _ = await self._tasks.get()
         workers = [worker for worker in await (await self.admin()).workers() if worker.live]
-        measured = await self.measured(timedelta(hours=1))
+        measured = await self.series(timedelta(hours=1))
         known = set() if self.app is None else set(self.app.tasks.by_name)
         names = {*known, *seen, *measured.tasks, *(task for worker in workers for task in worker.tasks or ())}
         return [
-            task_shown(name, seen.get(name, {}), workers, complete=complete, measured=measured, known=name in known)
+            task_shown(name, seen.get(name, {}), workers, complete=complete, series=measured, known=name in known)
             for name in sorted(names)
         ]
 
     async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
         return await tally(await self.store())
 
-    async def measured(self, span: timedelta) -> Measured:
-        """What workers recorded in that time, added up."""
-        return Measured()
+    async def series(self, span: timedelta) -> Series:
+        """What workers recorded in so much time until now."""
+        return await series.samples(await self.store(), span)
 
     async def samples(self, span: timedelta = timedelta(hours=2)) -> data.Samples:
-        """What workers recorded, slot by slot."""
-        return data.Samples(slots=(), slot_seconds=300.0)
+        """The same, slot by slot, to be shown."""
+        return samples_shown(await self.series(span))
 
     # --- queues ---------------------------------------------------------------------------------------------
 
@@ -300,8 +305,8 @@ class Service:
         if any(worker.running for worker in workers):
             async for job in admin.every(Filter(states=(State.RUNNING,)), LOOKED_AT):
                 held.setdefault(job.worker or "", []).append(job)
-        asked = (await admin.store.kept([ASK])).values[ASK]
-        return [_worker(one, held.get(one.name, []), asked.get(one.name), redaction, now) for one in workers]
+        asked = await asks.asked_to_stop(admin.store)
+        return [shown.worker(one, held.get(one.name, []), asked.get(one.name), redaction, now) for one in workers]
 
     async def worker(self, name: str) -> data.WorkerShown:
         """One of them."""
@@ -313,9 +318,7 @@ class Service:
     async def ask_to_stop(self, worker: str, actor: str) -> None:
         """Have a worker finish what it runs and end; it learns of it within about ten seconds."""
         await self.worker(worker)
-        store = await self.store()
-        now = (await store.kept([ASK])).now
-        await store.keep(ASK, {worker: {"stop": now.isoformat()}})
+        await asks.ask_to_stop(await self.store(), worker, actor)
         await self._done(actor, "ask to stop", f"worker {worker}")
 
     # --- schedules ------------------------------------------------------------------------------------------
@@ -409,30 +412,3 @@ class Service:
 
 OPERATOR_RANK = 1
 """Limits that an operator sets stay, whatever code declares."""
-
-
-def _worker(
-    one: Worker, held: list[Job], asked: dict[str, Any] | None, redaction: Redaction, now: datetime
-) -> data.WorkerShown:
-    held.sort(key=lambda job: job.started_at or job.created_at)
-    jobs = tuple(shown.running(redaction.job(job), now) for job in held[:SHOWN_JOBS])
-    return data.WorkerShown(
-        name=one.name,
-        live=one.live,
-        seen_at=one.seen_at,
-        running=one.running,
-        concurrency=one.concurrency,
-        queues=one.queues,
-        tasks=one.tasks,
-        stop_asked=_moment(asked),
-        info=redaction.value({name: each for name, each in one.info.items() if name != "redact"}),
-        jobs=jobs,
-    )
-
-
-def _moment(asked: dict[str, Any] | None) -> datetime | None:
-    stop = None if asked is None else asked.get("stop")
-    try:
-        return datetime.fromisoformat(stop).astimezone(UTC) if isinstance(stop, str) else None
-    except ValueError:
-        return None

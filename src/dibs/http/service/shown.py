@@ -1,11 +1,12 @@
 """Jobs, flows and schedules as they are shown. Pure: each function makes a value of ``data`` of one of the store."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from dibs.admin import Worker
 from dibs.http.service.data import (
     ErrorShown,
     FlowDetail,
@@ -19,6 +20,7 @@ from dibs.http.service.data import (
     ScheduleShown,
     StepShown,
     TimelineEntry,
+    WorkerShown,
 )
 from dibs.job import FINISHED, Flow, Job, State
 from dibs.redaction import Redaction
@@ -30,6 +32,8 @@ ARGUMENTS = 200
 """So many characters of a job's arguments are shown in a list."""
 ERROR = 300
 STEPS = 1_000
+SHOWN_JOBS = 50
+"""How many jobs of each worker are shown."""
 
 
 def label(job: Job, now: datetime) -> str:
@@ -167,6 +171,36 @@ def limit(use: LimitUse) -> LimitShown:
         running=use.running,
         next_start=use.next_start,
     )
+
+
+# --- workers ---------------------------------------------------------------------------------------------------
+
+
+def worker(
+    one: Worker, held: list[Job], asked: dict[str, Any] | None, redaction: Redaction, now: datetime
+) -> WorkerShown:
+    held.sort(key=lambda job: job.started_at or job.created_at)
+    jobs = tuple(running(redaction.job(job), now) for job in held[:SHOWN_JOBS])
+    return WorkerShown(
+        name=one.name,
+        live=one.live,
+        seen_at=one.seen_at,
+        running=one.running,
+        concurrency=one.concurrency,
+        queues=one.queues,
+        tasks=one.tasks,
+        stop_asked=_moment(asked),
+        info=redaction.value({name: each for name, each in one.info.items() if name != "redact"}),
+        jobs=jobs,
+    )
+
+
+def _moment(asked: dict[str, Any] | None) -> datetime | None:
+    stop = None if asked is None else asked.get("stop")
+    try:
+        return datetime.fromisoformat(stop).astimezone(UTC) if isinstance(stop, str) else None
+    except ValueError:
+        return None
 
 
 # --- flows ----------------------------------------------------------------------------------------------------

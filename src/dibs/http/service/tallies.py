@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-
-import msgspec
+from typing import Any
 
 from dibs.admin import Worker, health_of
 from dibs.http.service import data, search
@@ -11,31 +10,14 @@ from dibs.job import NOT_STARTED, Filter, Order, QueueCounts, State
 from dibs.redaction import safe_url
 from dibs.schedules import Listed
 from dibs.store import Store
+from dibs.telemetry.buckets import Times
+from dibs.telemetry.series import Depth, Point, Series
+from dibs.telemetry.slots import SLOT
+from dibs.telemetry.tally import Figures
 from dibs.version import __version__
 
 TALLIED = 10_000
 """How many unfinished jobs are looked at to count them by task."""
-NOTHING = data.Percentiles(p50=None, p90=None, p99=None)
-
-
-class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What workers measured of one task, or of all."""
-
-    started: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    retried: int = 0
-    cancelled: int = 0
-    runtime: data.Percentiles = NOTHING
-    latency: data.Percentiles = NOTHING
-
-
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What workers measured in some time."""
-
-    seconds: float = 0.0
-    tasks: Mapping[str, TaskFigures] = {}
-    total: TaskFigures = TaskFigures()
 
 
 async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
@@ -57,10 +39,10 @@ def task_shown(
     workers: Iterable[Worker],
     *,
     complete: bool,
-    measured: Measured,
+    series: Series,
     known: bool,
 ) -> data.TaskShown:
-    figures = measured.tasks.get(name, TaskFigures())
+    figures = series.tasks.get(name, Figures())
     return data.TaskShown(
         name=name,
         known=known,
@@ -69,7 +51,7 @@ def task_shown(
         queued=states.get(State.QUEUED, 0),
         running=states.get(State.RUNNING, 0),
         complete=complete,
-        **{field: getattr(figures, field) for field in TaskFigures.__struct_fields__},
+        **figured(figures),
     )
 
 
@@ -107,12 +89,12 @@ def overview(
     url: str,
     queues: Sequence[data.QueueShown],
     workers: Sequence[Worker],
-    measured: Measured,
+    series: Series,
     findings: Sequence[data.Finding],
 ) -> data.Overview:
     states = {state: sum(queue.states[state] for queue in queues) for state in State}
     oldest = [queue.oldest_due for queue in queues if queue.oldest_due is not None]
-    total = measured.total
+    total, seconds = series.total, (series.until - series.since).total_seconds()
     ended = total.succeeded + total.failed + total.cancelled
     return data.Overview(
         at=now,
@@ -126,10 +108,10 @@ def overview(
         queues=tuple(queues),
         workers_live=sum(worker.live for worker in workers),
         workers_lost=sum(not worker.live and worker.running > 0 for worker in workers),
-        throughput=ended / measured.seconds if measured.seconds else None,
+        throughput=ended / seconds if total.started and seconds else None,
         failing=total.failed / ended if ended else None,
-        runtime=total.runtime,
-        latency=total.latency,
+        runtime=percentiles(total.ran),
+        latency=percentiles(total.waited),
         findings=tuple(findings),
     )
 
@@ -144,3 +126,45 @@ def findings(
         for one in health_of(counts, workers, schedules, now)
     ]
     return sorted(found, key=lambda one: worst[one.level])
+
+
+# --- what workers measured --------------------------------------------------------------------------------------
+
+
+def percentiles(times: Times) -> data.Percentiles:
+    return data.Percentiles(p50=times.quantile(0.5), p90=times.quantile(0.9), p99=times.quantile(0.99))
+
+
+def figured(figures: Figures) -> dict[str, Any]:
+    counts = {name: getattr(figures, name) for name in ("started", "succeeded", "failed", "retried", "cancelled")}
+    return {**counts, "runtime": percentiles(figures.ran), "latency": percentiles(figures.waited)}
+
+
+def samples_shown(series: Series) -> data.Samples:
+    """A slot for each point; of its minutes the last one says how full the queues were."""
+    depths: dict[datetime, Depth] = {}
+    for depth in series.depths:  # in the order of time
+        for point in series.points:
+            if point.at <= depth.at < point.at + SLOT:
+                depths[point.at] = depth
+                break
+    slots = tuple(_slot(point, depths.get(point.at)) for point in series.points)
+    return data.Samples(slots=slots, slot_seconds=SLOT.total_seconds())
+
+
+def _slot(point: Point, depth: Depth | None) -> data.Slot:
+    tasks: dict[str, Figures] = {}
+    for (_, task), figures in point.places.items():
+        tasks[task] = tasks[task].plus(figures) if task in tasks else figures
+    queues = {} if depth is None else depth.queues
+    return data.Slot(
+        at=point.at,
+        tasks={name: data.SampleTask(**figured(figures)) for name, figures in tasks.items()},
+        total=data.SampleTask(**figured(point.total)),
+        queues={name: data.SampleQueue(**_depth(each)) for name, each in queues.items()},
+    )
+
+
+def _depth(each: Mapping[str, float]) -> dict[str, Any]:
+    due = int(each.get("due", 0))
+    return {"depth": due + int(each.get("scheduled", 0)) + int(each.get("waiting", 0)), "due": due}
