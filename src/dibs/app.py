@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from dibs import limits
@@ -38,6 +38,13 @@ WORK_URL = "DIBS_WORK_URL"
 _KEEP = Retention()
 
 
+class Extension(Protocol):
+    """What ``app.use`` takes."""
+
+    def install(self, app: Any) -> None:
+        """Ask the app for what it needs: ``middleware``, ``on``, ``sending``."""
+
+
 class App:
     """Declares tasks, enqueues their jobs and runs them. Making one connects to nothing."""
 
@@ -66,6 +73,7 @@ class App:
         self._clock = clock
         self._given = store
         self._opened = Opened(self.open_store)
+        self._sending: list[Callable[[Store], Store]] = []
         self.schedules = Schedules(self.store, self.tasks)
         """Schedules that are stored: add, change, pause, resume, remove, list."""
         self.url = os.environ.get(WORK_URL) or url or os.environ.get("DIBS_URL") or DEFAULT_URL
@@ -151,6 +159,17 @@ class App:
             return function
 
         return listen
+
+    def use(self, extension: Extension) -> None:
+        """Add what wraps more than one thing of this app: ``app.use(dibs.telemetry.OpenTelemetry())``."""
+        extension.install(self)
+
+    def sending(self, wrap: Callable[[Store], Store]) -> None:
+        """For extensions: have all that this app and its tasks send go through a store that is wrapped like that.
+
+        Workers are not concerned: they open stores of their own.
+        """
+        self._sending.append(wrap)
 
     # --- sending and looking --------------------------------------------------------------------------------
 
@@ -268,7 +287,10 @@ class App:
 
     async def store(self) -> Store:
         """The store, through the handle of this process and event loop: opened and set up on first use."""
-        return self._shared if self._shared is not None else await self._opened.here()
+        store = self._shared if self._shared is not None else await self._opened.here()
+        for wrap in self._sending:
+            store = wrap(store)
+        return store
 
     def open_store(self) -> Store:
         """Another handle on the store, not set up; whoever asks for it closes it.

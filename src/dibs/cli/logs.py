@@ -1,29 +1,86 @@
 """Logging of a worker: short lines for people, one JSON object a line for programs; on standard error."""
 
 import logging
+import re
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
+from dibs.attempt import running
+
 LEVELS = ("debug", "info", "warning", "error")
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SECRET = ("password", "passwd", "secret", "token", "api_key", "apikey", "authorization", "cookie", "dsn")
+"""Whatever ``extra`` calls like that is not written."""
+_HIDDEN = "•••"
+_ADDRESS = re.compile(r"(\w[\w+.-]*://[^\s:/@]*):[^\s@/]+@")
+"""The password in a URL, wherever one got into a message or a traceback."""
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON, with whatever ``extra`` it was given."""
+    """A record as one line of JSON: time, level, logger, message; whose job it is about; and whatever ``extra`` says.
+
+    What a handler logs, and what any library logs in it, has the job, task, queue, attempt and worker. Its arguments
+    are never written.
+    """
+
+    worker: str | None = None
+    """Whose log this is, for what is not about a job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _PLAIN},
+            "message": _safe(record.getMessage()),
+            **({} if self.worker is None else {"worker": self.worker}),
+            **_job(),
+            **_trace(),
         }
+        for name, value in vars(record).items():
+            if name not in _PLAIN and name not in line:
+                line[name] = _value(name, value)
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = _safe(self.formatException(record.exc_info))
         return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _job() -> dict[str, Any]:
+    """The attempt that this is logged in, if any."""
+    attempt = running.get(None)
+    if attempt is None:
+        return {}
+    return {
+        "job": str(attempt.id),
+        "task": attempt.task,
+        "queue": attempt.queue,
+        "attempt": attempt.attempt,
+        "worker": attempt.worker,
+    }
+
+
+def _trace() -> dict[str, str]:
+    """The span that this is logged in, where OpenTelemetry is in use."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return {}
+    span = trace.get_current_span().get_span_context()
+    return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"} if span.is_valid else {}
+
+
+def _value(name: str, value: Any) -> Any:
+    if any(secret in name.lower() for secret in _SECRET):
+        return _HIDDEN
+    if isinstance(value, Mapping):
+        return {str(key): _value(str(key), each) for key, each in value.items()}
+    return _safe(value) if isinstance(value, str) else value
+
+
+def _safe(text: str) -> str:
+    return _ADDRESS.sub(rf"\1:{_HIDDEN}@", text) if "://" in text else text
 
 
 class Lines(logging.Formatter):
@@ -34,6 +91,13 @@ class Lines(logging.Formatter):
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         text = f"{at:%H:%M:%S} {record.name}: {level}{record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def belongs_to(worker: str) -> None:
+    """Have each line of JSON name the worker."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, JsonLines):
+            handler.formatter.worker = worker
 
 
 def configure(level: str, as_json: bool) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from dibs.cli.options import complete_queue, run
 from dibs.cli.reload import reloading
 from dibs.errors import ConfigurationError
 from dibs.stores import scheme_of
+from dibs.telemetry import exposition
+from dibs.telemetry.exposition import FLEET
 from dibs.worker import Stats, Worker, run_with_signals
 from dibs.worker.supervisor import NUMBER_VARIABLE, follow_supervisor, supervise
 
-OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
+OURS = ("app", "url", "processes", "reload", "log_level", "as_json", "metrics_port", "metrics_host")
 """What is not a setting of the worker itself."""
 
 
@@ -43,6 +46,13 @@ OURS = ("app", "url", "processes", "reload", "log_level", "as_json")
 @click.option("--drain", is_flag=True, help="End when no job is due, instead of waiting for more.")
 @click.option("--reload", is_flag=True, help="Start again when a .py file below this folder changes. For development.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve /metrics for Prometheus, /healthz and /readyz there. 0 finds a free port.",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="0.0.0.0 in a container.")
 @click.option("--url", envvar=WORK_URL, metavar="URL", help="Another store than the app's.")
 @click.option("--json", "as_json", is_flag=True, help="Log in JSON, a line each; with --drain, print what was done.")
 def work(**given: Any) -> None:
@@ -56,12 +66,15 @@ def work(**given: Any) -> None:
       dibs work shop.tasks:app
       dibs work shop.tasks --queues mail,default --concurrency 20
       dibs work shop.tasks --queues mail=3,default=1 --processes 4
+      dibs work shop.tasks --processes 4 --metrics-port 9464
       dibs work shop.tasks --drain --json
     """
     logs.configure(given["log_level"], given["as_json"])
     if given["url"] is not None:
         # Not on the command line of a child: that, with the password in it, is there for all to see.
         os.environ[WORK_URL] = given["url"]
+    if given["metrics_port"] is not None:
+        exposition.require()
     if given["reload"]:
         sys.exit(reloading(_command(given), Path.cwd()))
     if given["processes"] > 1:
@@ -70,9 +83,11 @@ def work(**given: Any) -> None:
     app = load_app(given["app"])
     app.on("startup")(ready)
     worker = _worker(app, given)
+    logs.belongs_to(worker.name)
     if given["drain"]:
         run(_reach(app))
-    stats = _run(worker)
+    with _metrics(worker, given):
+        stats = _run(worker)
     if given["drain"] and given["as_json"]:
         show.emit(stats)
 
@@ -114,13 +129,42 @@ def _run(worker: Worker) -> Stats:
         return runner.run(run_with_signals(worker))
 
 
+@contextmanager
+def _metrics(worker: Worker, given: Mapping[str, Any]) -> Iterator[None]:
+    """Serve the worker's metrics while it runs: at a port of its own, or at the one of its supervisor."""
+    if given["metrics_port"] is None and FLEET not in os.environ:
+        yield
+        return
+    from dibs.telemetry import fleet  # a server's worth of imports, for those who want one
+    from dibs.telemetry.serving import MetricsServer
+
+    line = fleet.inherited()
+    server: fleet.FleetServer | MetricsServer
+    if line is not None:
+        server = fleet.FleetServer(worker, line, int(os.environ[NUMBER_VARIABLE]))
+    else:
+        server = MetricsServer(worker, given["metrics_host"], given["metrics_port"])
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
 # --- several, or again and again ----------------------------------------------------------------------------
 
 
 def _supervised(given: Mapping[str, Any]) -> int:
     if given["url"] is not None and scheme_of(given["url"]) == "memory":
         raise ConfigurationError("memory:// lives in one process: leave out --processes, or use sqlite:///jobs.db")
-    return supervise(_command(given), given["processes"], finite=given["drain"])
+    host, port, processes = given["metrics_host"], given["metrics_port"], given["processes"]
+    with ExitStack() as stack:
+        fds = []
+        if port is not None:
+            from dibs.telemetry import fleet
+
+            fds.append(stack.enter_context(fleet.shared(host, port, processes)))
+        return supervise(_command(given), processes, finite=given["drain"], fds=fds)
 
 
 def _command(given: Mapping[str, Any]) -> list[str]:
@@ -139,4 +183,6 @@ def _command(given: Mapping[str, Any]) -> list[str]:
             command += [f"--{option}", f"{span.total_seconds()}s"]
     if given["reload"]:
         command += ["--processes", str(given["processes"])]
+        if given["metrics_port"] is not None:
+            command += ["--metrics-port", str(given["metrics_port"]), "--metrics-host", given["metrics_host"]]
     return command + ["--drain"] * given["drain"] + ["--json"] * given["as_json"]

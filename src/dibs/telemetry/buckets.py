@@ -1,7 +1,7 @@
 """Times in fixed buckets: what many workers counted can be added up, and percentiles read off."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import Any
@@ -26,10 +26,13 @@ class Times(msgspec.Struct):
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     seconds: float = 0.0
 
-    def add(self, seconds: float) -> None:
-        """One more that took so long."""
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.seconds += seconds
+    def add_like(self, some: Sequence[float], count: int) -> None:
+        """So many more, of which these are some."""
+        counts, (weight, left) = self.counts, divmod(count, len(some))
+        for seconds in some:
+            counts[bisect_left(BOUNDS, seconds)] += weight
+        counts[bisect_left(BOUNDS, some[0])] += left
+        self.seconds += sum(some) * count / len(some)
 
     @property
     def count(self) -> int:

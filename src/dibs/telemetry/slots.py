@@ -11,7 +11,7 @@ KEPT_FOR = timedelta(hours=48)
 INDEX = "samples"
 """The kind that names the slots that have something; without it nobody could find what to forget."""
 TOGETHER = "(all workers)"
-"""The name of what all workers of a slot that is over have written, added up. No worker is called that: see ``TASKS``."""
+"""The name of what all workers of a slot that is over have written, added up."""
 TASKS = 500
 """How many places a sample names at most; the quietest of more are added up."""
 OTHERS: Place = ("(others)", "(others)")
@@ -75,18 +75,14 @@ def add(one: Mapping[Place, Figures], more: Mapping[Place, Figures]) -> Places:
 
 def since(places: Mapping[Place, Figures], before: Mapping[Place, Figures]) -> Places:
     """What has been counted since ``before``: places with nothing new are left out."""
-    found = {
-        place: figures.minus(before[place]) if place in before else figures
-        for place, figures in places.items()
-        if place not in before or figures != before[place]
-    }
-    return {place: figures for place, figures in found.items() if figures.started or figures.ended}
+    found = {place: figures.minus(before[place]) if place in before else figures for place, figures in places.items()}
+    return {place: figures for place, figures in found.items() if figures.moves}
 
 
 def _few(places: Mapping[Place, Figures]) -> Places:
     if len(places) <= TASKS:
         return dict(places)
-    busiest = sorted(places, key=lambda place: -(places[place].started + places[place].ended))
+    busiest = sorted(places, key=lambda place: -places[place].moves)
     found = {place: places[place] for place in busiest[: TASKS - 1]}
     for place in busiest[TASKS - 1 :]:
         found = add(found, {OTHERS: places[place]})

@@ -5,19 +5,23 @@ another, never a figure that falls.
 """
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from dibs.job import Claim
 from dibs.outcome import Outcome, Succeeded, Verdict
-from dibs.telemetry.buckets import BOUNDS, Times
+from dibs.telemetry.buckets import Times
 
 OUTCOMES = ("succeeded", "failed", "retried", "snoozed", "cancelled", "released", "lost")
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 """How many outcomes go to the store in one call: the bounds of their buckets."""
+
+
+ENOUGH = 32
+"""So many of one task that end together are timed each; of more, so many and up to twice as many stand for all."""
 
 
 class Ran(Protocol):
@@ -29,9 +33,14 @@ class Ran(Protocol):
     """When its handler was started; means something only if ``started``."""
     ended_at: float
     started: bool
+    figures: "Figures"
+    """Where it was counted when it was started."""
 
 
-class Figures(msgspec.Struct):
+R = TypeVar("R", bound=Ran)
+
+
+class Figures(msgspec.Struct, eq=False):
     """One task in one queue."""
 
     started: int = 0
@@ -48,8 +57,9 @@ class Figures(msgspec.Struct):
     """How long it took from when they were due until they were started."""
 
     @property
-    def ended(self) -> int:
-        return sum(getattr(self, outcome) for outcome in OUTCOMES)
+    def moves(self) -> int:
+        """How many attempts were started or ended."""
+        return sum(getattr(self, name) for name in COUNTS)
 
     def count(self, event: str) -> None:
         setattr(self, event, getattr(self, event) + 1)
@@ -89,62 +99,78 @@ Place = tuple[str, str]
 
 
 class Tally:
-    """Counts as cheaply as it can: half a microsecond or so for a job."""
+    """Counts as cheaply as it can. All are counted; of many alike that begin or end together, some are timed.
+
+    A worker of tiny jobs settles hundreds in one call, and looking at the time of each would cost it more than all
+    other figures together.
+    """
 
     def __init__(self) -> None:
-        self.begun: deque[Ran] = deque()
+        self.begun: list[Ran] = []
         """Those that were started and are not counted yet: ``append`` is all that a start costs."""
         self.lease = 0.0
         """How long claims last, in seconds: a claim says when it ends, not when it began."""
         self.settles = [0] * (len(SIZES) + 1)
-        self.settled_jobs = 0
+        """How many calls of settle were for so many jobs."""
+        self.settled = 0
         self._places: dict[Place, Figures] = {}
 
-    def settled(
-        self, batch: Sequence[tuple[Any, Outcome]], verdicts: Sequence[Verdict], event: Callable[[Any, Outcome], str]
-    ) -> None:
-        """The store has answered for these. One that was lost is counted when that is told."""
+    def succeeded(
+        self, batch: Sequence[tuple[R, Outcome]], verdicts: Sequence[Verdict]
+    ) -> list[tuple[tuple[R, Outcome], Verdict]]:
+        """The store has answered for these. Counts those that succeeded; answers the others, for ``ended``."""
         self.catch_up()
         self.settles[bisect_left(SIZES, len(batch))] += 1
-        self.settled_jobs += len(batch)
-        accepted, places, bounds = Verdict.ACCEPTED, self._places, BOUNDS
-        for (run, outcome), verdict in zip(batch, verdicts, strict=True):
-            if verdict is not accepted:
-                continue
-            claim = run.claim
-            figures = places.get((claim.queue, claim.task)) or self._place(claim)
-            if type(outcome) is Succeeded:
-                figures.succeeded += 1
+        self.settled += len(batch)
+        accepted, done, others = Verdict.ACCEPTED, defaultdict[Figures, list[R]](list), []
+        for each in zip(batch, verdicts, strict=True):
+            (run, outcome), verdict = each
+            if type(outcome) is Succeeded and verdict is accepted:
+                done[run.figures].append(run)
             else:
-                figures.count(event(run, outcome))
-            if run.started:
-                seconds = run.ended_at - run.began_at
-                times = figures.ran
-                times.counts[bisect_left(bounds, seconds)] += 1
-                times.seconds += seconds
+                others.append(each)
+        for figures, runs in done.items():
+            figures.succeeded += len(runs)
+            figures.ran.add_like([run.ended_at - run.began_at for run in _some(runs)], len(runs))
+        return others
 
-    def lost(self, run: Ran) -> None:
-        """Its lease ended before its outcome was recorded, if it came to one."""
+    def ended(self, run: Ran, event: str) -> None:
+        """One that ended in another way. A lost one has no end of its own."""
         self.catch_up()
-        self._place(run.claim).lost += 1
+        figures = self._place(run.claim.queue, run.claim.task)
+        figures.count(event)
+        if run.started and event != "lost":
+            figures.ran.add_like([run.ended_at - run.began_at], 1)
 
     def catch_up(self) -> None:
         """Count those that were started. On the worker's loop only."""
-        begun, places, lease, bounds = self.begun, self._places, self.lease, BOUNDS
-        while begun:
-            run = begun.popleft()
+        if not self.begun:
+            return
+        begun = defaultdict[Place, list[Ran]](list)
+        for run in self.begun:
             claim = run.claim
-            figures = places.get((claim.queue, claim.task)) or self._place(claim)
-            figures.started += 1
-            # By the store's clock until it was claimed, by ours from then on.
-            seconds = (claim.locked_until - claim.run_at).total_seconds() - lease + run.began_at - run.came_at
-            times = figures.waited
-            times.counts[bisect_left(bounds, seconds)] += 1
-            times.seconds += seconds
+            begun[claim.queue, claim.task].append(run)
+        self.begun.clear()
+        for (queue, task), runs in begun.items():
+            figures = self._place(queue, task)
+            figures.started += len(runs)
+            figures.waited.add_like([self._waited(run) for run in _some(runs)], len(runs))
+            for run in runs:
+                run.figures = figures
+
+    def _waited(self, run: Ran) -> float:
+        """By the store's clock until it was claimed, by ours from then on."""
+        claim = run.claim
+        return (claim.locked_until - claim.run_at).total_seconds() - self.lease + run.began_at - run.came_at
 
     def places(self) -> dict[Place, Figures]:
         """What was counted so far, as a copy."""
         return {place: figures.copy() for place, figures in self._places.copy().items()}
 
-    def _place(self, claim: Claim) -> Figures:
-        return self._places.setdefault((claim.queue, claim.task), Figures())
+    def _place(self, queue: str, task: str) -> Figures:
+        return self._places.setdefault((queue, task), Figures())
+
+
+def _some(runs: list[R]) -> list[R]:
+    """Enough of them to stand for all."""
+    return runs if len(runs) <= ENOUGH else runs[:: len(runs) // ENOUGH]

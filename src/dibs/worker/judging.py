@@ -8,7 +8,7 @@ from typing import Any
 from dibs import limits, outcome, retry, signals
 from dibs.errors import ConfigurationError, Refused
 from dibs.outcome import Cancelled, Failed, Outcome, Released, Snoozed, Succeeded
-from dibs.worker.log import log
+from dibs.worker.log import about, log
 from dibs.worker.plan import Unfit
 from dibs.worker.processes import HandlerError, caused_by
 from dibs.worker.run import Run, Why
@@ -57,7 +57,7 @@ def judge_error(run: Run, error: BaseException) -> Outcome:
             return _judge_interrupted(run, error)
         return _judge_problem(run, error)
     except Exception as problem:  # a retry rule of the user's, most likely: the job must not stay running for it
-        log.exception("job %s (%s): its error could not be judged", run.id, run.task)
+        log.exception("job %s (%s): its error could not be judged", run.id, run.task, extra=about(run))
         return Failed(f"{describe(error)} (and then {describe(problem)})", _traceback(error))
 
 

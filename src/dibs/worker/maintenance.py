@@ -8,7 +8,7 @@ from random import uniform
 
 from dibs.job import Retention
 from dibs.store import Store
-from dibs.telemetry import samples
+from dibs.telemetry import sampler as sampling
 from dibs.worker.outage import Backoff, Weather
 
 PRUNE_EVERY = 300.0
@@ -31,7 +31,7 @@ class Maintenance:
         weather: Weather,
         lease: timedelta,
         retention: Retention | None,
-        sampler: samples.Sampler | None,
+        sampler: sampling.Sampler | None,
     ) -> None:
         self._store = store
         self._weather = weather
@@ -51,7 +51,7 @@ class Maintenance:
     async def sample(self) -> None:
         """For ever."""
         if self._sampler is not None:
-            await self._every("samples", samples.EVERY, self._sampler.look)
+            await self._every("samples", sampling.EVERY, self._sampler.look)
 
     async def leave(self) -> None:
         """Write what was done last; a store that is away now will not miss it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.attempt import Attempt
 from dibs.job import Claim, LogLine
+from dibs.telemetry.tally import Figures
 
 if TYPE_CHECKING:
     from dibs.worker.plan import Plan
@@ -35,6 +36,7 @@ class Run(Attempt):
         "earlier",
         "ended",
         "ended_at",
+        "figures",
         "handle",
         "items",
         "plan",
@@ -46,6 +48,8 @@ class Run(Attempt):
     began_at: float
     """When its handler was started, and when it ended; not there before."""
     ended_at: float
+    figures: Figures
+    """Where it was counted."""
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
         Attempt.__init__(self, claim)

@@ -12,7 +12,7 @@ from dibs.outcome import Cancelled, Outcome, Released
 from dibs.telemetry.tally import Tally
 from dibs.worker.hooks import Hooks
 from dibs.worker.judging import judge_batch, judge_error, judge_result
-from dibs.worker.log import log
+from dibs.worker.log import about, log
 from dibs.worker.plan import Plan, Unfit, item_of
 from dibs.worker.run import Run, Why
 from dibs.worker.settling import Settler
@@ -294,8 +294,9 @@ class Runner:
     def lost(self, run: Run) -> None:
         """Count it, say it once."""
         self._stats.lost += 1
-        self._tally.lost(run)
-        log.warning("job %s (%s, epoch %d): the lease is lost, somebody else may run it", run.id, run.task, run.epoch)
+        self._tally.ended(run, "lost")
+        words = "job %s (%s, epoch %d): the lease is lost, somebody else may run it"
+        log.warning(words, run.id, run.task, run.epoch, extra=about(run))
         self._hooks.fire("lost", run, None)
 
     # --- interrupting ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dibs.errors import StoreUnavailable
 from dibs.outcome import Failed, Outcome, Verdict
 from dibs.store import Store
 from dibs.worker.ending import end
-from dibs.worker.log import log
+from dibs.worker.log import about, log
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.reports import beat
 from dibs.worker.run import Run
@@ -109,8 +109,9 @@ class Settler:
             return await self._settle(batch[:middle]) + await self._settle(batch[middle:])
         [(run, outcome)] = batch
         if isinstance(outcome, Failed) and outcome.error.startswith(UNRECORDED):
-            log.error("job %s (%s): its outcome cannot be recorded; its lease will expire", run.id, run.task)
+            words = "job %s (%s): its outcome cannot be recorded; its lease will expire"
+            log.error(words, run.id, run.task, extra=about(run))
             self._settled(batch, [Verdict.LOST])
             return []
-        log.error("job %s (%s): its outcome was refused: %s", run.id, run.task, problem)
+        log.error("job %s (%s): its outcome was refused: %s", run.id, run.task, problem, extra=about(run))
         return await self._settle([(run, Failed(f"{UNRECORDED}: {problem}"))])

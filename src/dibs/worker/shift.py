@@ -8,11 +8,11 @@ from time import monotonic
 from typing import Any
 
 from dibs.errors import StoreUnavailable
-from dibs.outcome import Outcome, Retry, Succeeded, Verdict, kind
+from dibs.outcome import Outcome, Retry, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.telemetry.health import Vitals
-from dibs.telemetry.samples import Sampler
+from dibs.telemetry.sampler import Sampler
 from dibs.telemetry.tally import Tally
 from dibs.worker.claiming import Claimer
 from dibs.worker.ending import end
@@ -193,18 +193,18 @@ class Shift:
 
     def _settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """The store has answered."""
-        self._tally.settled(batch, verdicts, _event)
-        hooks, stats, quietly = self._hooks, self._stats, "succeeded" not in self._hooks
+        hooks, stats = self._hooks, self._stats
         self._held.difference_update([run for run, _ in batch])
-        for (run, outcome), verdict in zip(batch, verdicts, strict=True):
-            if type(outcome) is Succeeded and verdict is Verdict.ACCEPTED and quietly:
-                stats.succeeded += 1
-                continue
+        others = self._tally.succeeded(batch, verdicts)
+        stats.succeeded += len(batch) - len(others)
+        for (run, outcome), verdict in zip(batch, verdicts, strict=True) if "succeeded" in hooks else others:
+            event = _event(run, outcome)
             if verdict is Verdict.LOST:
                 self._runner.lost(run)
                 continue
-            event = _event(run, outcome)
-            stats.count(event)
+            if event != "succeeded":
+                stats.count(event)
+                self._tally.ended(run, event)
             if event in hooks:
                 hooks.fire(event, run, outcome)
         self._claimer.settled()

@@ -41,7 +41,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.first * 2.0 ** min(deaths - 1, 60), self.longest)
 
 
-def supervise(command: Sequence[str], processes: int, *, finite: bool = False, pace: Pace | None = None) -> int:
+def supervise(
+    command: Sequence[str], processes: int, *, finite: bool = False, pace: Pace | None = None, fds: Sequence[int] = ()
+) -> int:
     """Run ``processes`` children of the command until told to stop; the code to exit with.
 
     A child that ends is started again, sooner or later (see ``Pace``); with ``finite``, one that ends with 0 has
@@ -49,10 +51,11 @@ def supervise(command: Sequence[str], processes: int, *, finite: bool = False, p
     second one kills them: 128 and the signal's number. SIGHUP replaces the children one after the other. A child
     that cannot work with its configuration (it exits with 78) stops them all, and 78 is the answer; if its place has
     worked before and others still do, they are left alone, and it is tried again after the longest delay.
-    Children end when the supervisor is killed. Call it from the main thread of a program that has no other.
+    Children end when the supervisor is killed, and inherit the file descriptors ``fds``. Call it from the main thread
+    of a program that has no other.
     """
     with _signals() as (wakeup, arrived):
-        return _Supervisor(command, processes, finite, pace or Pace(), arrived).run(wakeup)
+        return _Supervisor(command, processes, finite, pace or Pace(), arrived, fds=fds).run(wakeup)
 
 
 def follow_supervisor(*, kernel_helps: bool = _LINUX) -> Callable[[], None]:
@@ -99,10 +102,10 @@ class _Place:
         self.replacing = False
         """Whether its child was told to end so that another can take its place."""
 
-    def start(self, command: Sequence[str]) -> int:
+    def start(self, command: Sequence[str], fds: Sequence[int]) -> int:
         """Fill the place; answers the process id."""
         self.start_at, self.started_at, self.ready = None, time.monotonic(), False
-        self.child, self.line = _spawn(command, self.number)
+        self.child, self.line = _spawn(command, self.number, fds)
         return self.child.pid
 
     def ended(self) -> int | None:
@@ -138,8 +141,11 @@ class _Place:
 
 
 class _Supervisor:
-    def __init__(self, command: Sequence[str], count: int, finite: bool, pace: Pace, arrived: list[int]) -> None:
+    def __init__(
+        self, command: Sequence[str], count: int, finite: bool, pace: Pace, arrived: list[int], *, fds: Sequence[int]
+    ) -> None:
         self._command = list(command)
+        self._fds = fds
         self._finite = finite
         self._pace = pace
         self._arrived = arrived
@@ -213,7 +219,7 @@ class _Supervisor:
             if place.start_at is None or place.start_at > time.monotonic():
                 continue
             try:
-                log.info("process %d started (pid %d)", place.number, place.start(self._command))
+                log.info("process %d started (pid %d)", place.number, place.start(self._command, self._fds))
             except OSError as problem:
                 self._try_again(place, f"before it began ({problem})")
 
@@ -284,7 +290,7 @@ class _Supervisor:
 # --- the system ---------------------------------------------------------------------------------------------
 
 
-def _spawn(command: Sequence[str], number: int) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+def _spawn(command: Sequence[str], number: int, fds: Sequence[int]) -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """A child, and our end of the line to it; see ``follow_supervisor``."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -293,7 +299,7 @@ def _spawn(command: Sequence[str], number: int) -> "tuple[subprocess.Popen[bytes
             child = subprocess.Popen(  # noqa: S603 - the command is our own
                 command,
                 env={**os.environ, NUMBER_VARIABLE: str(number), LINE_VARIABLE: str(theirs.fileno())},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *fds],
                 start_new_session=True,  # Ctrl-C reaches us, and through us each child once
                 preexec_fn=_end_with(os.getpid()) if _LINUX else None,  # noqa: PLW1509 - safe: there is one thread
             )

@@ -115,10 +115,22 @@ class Worker:
         if (shift := self._shift) is not None:
             shift.stop_soon(self._stops)
 
+    @property
+    def slots(self) -> int:
+        """How many handlers can run at once."""
+        return self.settings.concurrency
+
+    def running(self) -> Counter[tuple[str, str]]:
+        """How many attempts run now, by queue and task; may be asked from any thread."""
+        shift = self._shift
+        return Counter() if shift is None else Counter((run.queue, run.task) for run in shift.running())
+
     def info(self) -> dict[str, Any]:
         """What heartbeats tell about this worker."""
         queues = self.settings.queues
-        running = Counter(run.task for run in shift.running()) if (shift := self._shift) is not None else {}
+        running = Counter[str]()
+        for (_, task), count in self.running().items():
+            running[task] += count
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
