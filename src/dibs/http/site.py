@@ -10,6 +10,7 @@ from dibs.app import App
 from dibs.clock import Clock, system_clock
 from dibs.errors import ConfigurationError
 from dibs.http.api import API
+from dibs.http.dashboard import dashboard
 from dibs.http.problems import Problem
 from dibs.http.security import Authorize, Guard, inner_path
 from dibs.http.service import Service
@@ -85,7 +86,7 @@ def admin_app(
     redact: Iterable[str] = (),
     secret: str | None = None,
     clock: Clock = system_clock,
-    pages: Pages | None = None,
+    pages: Pages = dashboard,
 ) -> Site:
     """API and dashboard of an app, or of the store at a URL, to be mounted in any ASGI application.
 
@@ -111,4 +112,4 @@ def admin_app(
             rate=rate,
         )
 
-    return Site(service, guard, None if pages is None else pages(service))
+    return Site(service, guard, pages(service))
