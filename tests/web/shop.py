@@ -6,7 +6,7 @@ from typing import Any
 import dibs
 from dibs.clock import system_clock
 from dibs.job import LogLine, NewFlow, NewJob, NewStep, Report
-from dibs.outcome import Failed, Retry, Succeeded
+from dibs.outcome import Failed, Outcome, Retry, Succeeded
 from dibs.scope import Limit, Rate, Scope
 from dibs.store import Store
 
@@ -54,7 +54,7 @@ async def _ended(store: Store, word: str) -> None:
     sent = await store.enqueue([_job(word, max_attempts=1) for _ in range(6)])
     claims = await store.claim("default", "worker-1", 6, LEASE)
     traceback = f"Traceback (most recent call last):\n  {word}\nValueError: {word}"
-    outcomes = [
+    outcomes: list[Outcome] = [
         *(Failed(f"ValueError: order {number} of {word}", traceback) for number in range(3)),
         Succeeded({"said": word}),
         Succeeded(word),

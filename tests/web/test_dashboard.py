@@ -1,7 +1,7 @@
 """The dashboard without a browser: every page is there, says what it should, and changes nothing by being looked at."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 from uuid import UUID
@@ -182,11 +182,11 @@ async def test_hostile_names_and_arguments_are_text_on_every_page() -> None:
 # --- doing ----------------------------------------------------------------------------------------------------
 
 
-async def post(client: httpx.AsyncClient, path: str, form: dict[str, object] | None = None) -> httpx.Response:
+async def post(client: httpx.AsyncClient, path: str, form: Mapping[str, object] | None = None) -> httpx.Response:
     return await client.post(path, data=form or {}, headers=SITE, follow_redirects=True)
 
 
-async def done(client: httpx.AsyncClient, form: dict[str, object]) -> str:
+async def done(client: httpx.AsyncClient, form: Mapping[str, object]) -> str:
     """Begin a batch, and come back to its page when it has ended."""
     begun = await post(client, "/batches", form)
     assert begun.url.path.startswith("/batches/")

@@ -10,6 +10,8 @@ from markupsafe import Markup
 from dibs.http.dashboard import graph, timeline
 from dibs.http.dashboard.charts import Series, bar_chart, line_chart, nice_ticks, number, seconds
 from dibs.http.dashboard.graph import Node
+from dibs.http.service import shown
+from dibs.http.service.data import JobDetail
 from dibs.ids import new_id
 from dibs.job import AttemptError, Job, State
 
@@ -80,10 +82,10 @@ def test_a_chart_of_nothing_says_so(chart: object) -> None:
 # --- time lines -----------------------------------------------------------------------------------------------
 
 
-def job(state: State, **more: object) -> Job:
+def job(state: State, **more: object) -> JobDetail:
     fields = {"id": new_id(), "queue": "q", "task": "t", "args": {}, "priority": 0, "run_at": NOON, "epoch": 1}
     given = {"created_at": NOON, "attempts": 1, "max_attempts": 5, "worker": "w", **more}
-    return Job(state=state, **{**fields, **given})  # type: ignore[arg-type]
+    return shown.detail(Job(state=state, **{**fields, **given}), NOON)  # type: ignore[arg-type]
 
 
 def failed_attempt(number: int, begins: float, ends: float, error: str = "boom") -> AttemptError:
