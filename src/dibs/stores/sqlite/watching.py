@@ -1,7 +1,7 @@
 """Waiting for work: one thread per handle, asleep unless somebody waits.
 
-Another connection's commit changes ``PRAGMA data_version``. So a commit of another process is noticed at the next look, on
-average after 18 ms; our own ring the bell. What a look costs is mostly that the thread wakes up.
+Another connection's commit changes ``PRAGMA data_version``. So a commit of another process is noticed at the next look,
+on average after 18 ms; our own ring the bell. What a look costs is mostly that the thread wakes up.
 """
 
 import asyncio
