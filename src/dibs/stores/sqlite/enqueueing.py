@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -13,6 +12,7 @@ from dibs.job import Enqueued, OnConflict, State
 from dibs.limits import Admitted
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.rows import as_uuid
 
 Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 """Runs one statement with ``?`` placeholders and gives its rows: all that is needed of a driver."""
@@ -99,9 +99,9 @@ def _answers(
         elif _changes(job, holder):
             becoming.append(_becoming(job, holder, now))
             holders[place] = *holder[:3], becoming[-1][_DUE]
-            answers.append(Enqueued(UUID(bytes=holder[0]), False, True))
+            answers.append(Enqueued(as_uuid(holder[0]), False, True))
         else:
-            answers.append(Enqueued(UUID(bytes=holder[0]), False))
+            answers.append(Enqueued(as_uuid(holder[0]), False))
     if becoming:
         db.run_all(sql.BECOME, becoming)
     return answers
@@ -122,7 +122,7 @@ def _there(execute: Execute, job: Admitted, now: int) -> Enqueued:
     changes = _changes(job, holder)
     if changes:
         execute(sql.BECOME, _becoming(job, holder, now))
-    return Enqueued(UUID(bytes=bytes(holder[0])), False, changes)
+    return Enqueued(as_uuid(bytes(holder[0])), False, changes)
 
 
 def _changes(job: Admitted, holder: Holder) -> bool:
