@@ -67,13 +67,14 @@ class Gauge:
                 owed = -(-max(0, then - self._now) // self.rate.apart)
                 self.free[key] = min(self.free[key], self.rate.count - owed)
 
-    def has_room(self, counts: Mapping[str, int]) -> bool:
+    def without(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """What would be left for these keys; less than nothing if there is no room."""
         free = self.free
-        return all(free[key] >= count for key, count in counts.items())
+        return {key: free[key] - count for key, count in counts.items()}
 
-    def take(self, counts: Mapping[str, int]) -> None:
-        for key, count in counts.items():
-            self.free[key] -= count
+    def take(self, counts: Mapping[str, int], left: Mapping[str, int] | None = None) -> None:
+        """Take room, told what is left then, if that is known already."""
+        self.free.update(self.without(counts) if left is None else left)
         if self.rate is not None:
             self._taken.update(counts)
 
@@ -185,11 +186,11 @@ class Rooms:
             del keys[""]
             self._read_keys(self._keys, keys)
             wanted.append((self._keys, keys))
-        concerned = [(gauge, counts) for gauge, counts in wanted if gauge is not None]
-        if not all(gauge.has_room(counts) for gauge, counts in concerned):
+        taken = [(gauge, counts, gauge.without(counts)) for gauge, counts in wanted if gauge is not None and counts]
+        if any(min(left.values()) < 0 for _, _, left in taken):
             return False
-        for gauge, counts in concerned:
-            gauge.take(counts)
+        for gauge, counts, left in taken:
+            gauge.take(counts, left)
         return True
 
     def full_tasks(self) -> list[str]:

@@ -69,10 +69,11 @@ class Walk:
         self._overdue = False
         """There may be jobs that have to end."""
 
-    def take(self, *, expired: int, late: int, aside: int) -> list[Row]:
+    def take(self, *, expired: int, late: int, aside: int, priority: int | None) -> list[Row]:
         """Claim what there is and there is room for; gives what take.sql gives.
 
-        Told whether there are jobs whose leases expired, that must not start any more, that were set aside.
+        Told whether there are jobs whose leases expired, that must not start any more, that were set aside, and the
+        first priority that has jobs in line.
         """
         if expired:
             self._db.run(sql.LINE_UP, (self._wanted.queue, self._now))
@@ -80,7 +81,7 @@ class Walk:
         if aside:
             self._bring_back()
         if self._ageing is None and not self._overdue:
-            self._take_together()
+            self._take_together(self._behind(_MOST_URGENT) if aside else priority)
         if self._left() > 0:
             for job in self._line():
                 self._judge(job)
@@ -94,10 +95,9 @@ class Walk:
             self._db.run_all(sql.SET_ASIDE, [(row,) for row in self._held[:MOST_ASIDE]])
         return self._taken
 
-    def _take_together(self) -> None:
+    def _take_together(self, priority: int | None) -> None:
         """As long as there is room for all that come next, take them at once, priority by priority."""
         db, wanted, now, alike = self._db, self._wanted, self._now, self._rooms.alike
-        priority = self._behind(_MOST_URGENT)
         while priority is not None and (left := self._left()) > 0:
             which = (wanted.queue, priority, now, left, wanted.tasks)
             if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], which)):
