@@ -18,7 +18,8 @@ def claim(db: Connection, wanted: Wanted, now: int) -> Taken:
     if paused:
         rows = []
     elif expired or late or limited or aside or ageing is not None:
-        rows = Walk(db, wanted, now, lifo=lifo, ageing=ageing).take(expired=expired, late=late, aside=aside)
+        walk = Walk(db, wanted, now, lifo=lifo, ageing=ageing)
+        rows = walk.take(expired=expired, late=late, aside=aside, priority=priority)
     else:
         rows = _at_once(db, wanted, lifo, priority, now)
     steps = [row[1] for row in rows if row[_FLOW] is not None]

@@ -5,7 +5,7 @@ writer, so what was counted holds until the claim is done. A rate is kept as the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import NamedTuple
@@ -45,23 +45,45 @@ class Bounds(NamedTuple):
 
 
 class Gauge:
-    """What one limit leaves during one claim."""
+    """What one limit leaves during one claim: for each limit key, or, under the empty key, for all it is about."""
 
-    __slots__ = ("apart", "free", "full_at", "taken")
+    __slots__ = ("_full_at", "_now", "_taken", "concurrency", "free", "rate")
 
-    def __init__(self, bounds: Bounds, running: int, full_at: int | None, now: int) -> None:
-        self.free = UNLIMITED if bounds.concurrency is None else bounds.concurrency - running
-        self.taken = 0
-        self.apart = 0
-        self.full_at = full_at or 0
-        if bounds.rate is not None:
-            self.apart = bounds.rate.apart
-            owed = -(-max(0, self.full_at - now) // self.apart)
-            self.free = min(self.free, bounds.rate.count - owed)
+    def __init__(self, bounds: Bounds, now: int) -> None:
+        self.concurrency = UNLIMITED if bounds.concurrency is None else bounds.concurrency
+        self.rate = bounds.rate
+        self.free: dict[str, int] = {}
+        self._now = now
+        self._full_at: dict[str, int] = {}
+        self._taken: Counter[str] = Counter()
 
-    def take(self, count: int) -> None:
-        self.free -= count
-        self.taken += count
+    def read(self, running: Iterable[Row], full_at: Mapping[str, int]) -> None:
+        """Told how many jobs are running, by keys, and when which buckets are full again."""
+        most = self.concurrency
+        self.free.update({key: most - count for key, count in running})
+        if self.rate is not None:
+            self._full_at.update(full_at)
+            for key, then in full_at.items():
+                owed = -(-max(0, then - self._now) // self.rate.apart)
+                self.free[key] = min(self.free[key], self.rate.count - owed)
+
+    def without(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """What would be left for these keys; less than nothing if there is no room."""
+        free = self.free
+        return {key: free[key] - count for key, count in counts.items()}
+
+    def take(self, counts: Mapping[str, int], left: Mapping[str, int] | None = None) -> None:
+        """Take room, told what is left then, if that is known already."""
+        self.free.update(self.without(counts) if left is None else left)
+        if self.rate is not None:
+            self._taken.update(counts)
+
+    def poured(self) -> list[tuple[str, int]]:
+        """The keys whose buckets have been taken from, with the moments when they are full again."""
+        if self.rate is None:
+            return []
+        apart = self.rate.apart
+        return [(key, max(self._full_at[key], self._now) + count * apart) for key, count in self._taken.items()]
 
 
 def _bounds(db: Connection, kind: str, name: str) -> Bounds | None:
@@ -69,7 +91,7 @@ def _bounds(db: Connection, kind: str, name: str) -> Bounds | None:
     return None if row is None else Bounds(*row)
 
 
-def _use(db: Connection, place: Place, now: int) -> tuple[int, int | None]:
+def _use(db: Connection, place: Place, now: int) -> tuple[int, int]:
     """How many jobs there are running, and when the bucket of the rate is full again."""
     match place.kind:
         case "queue":
@@ -77,13 +99,17 @@ def _use(db: Connection, place: Place, now: int) -> tuple[int, int | None]:
         case "task":
             row = db.rows(sql.USE_OF_TASK, (place.name, now))[0]
         case _:
-            row = _use_of_keys(db, place.name, [place.key], now)[0][1:]
-    return row[0], row[1]
+            keys = _json([place.key])
+            row = (
+                db.rows(sql.RUNNING_OF_KEYS, (place.name, keys, now))[0][1],
+                _full_at(db, place.name, keys).get(place.key),
+            )
+    return row[0], row[1] or 0
 
 
-def _use_of_keys(db: Connection, queue: str, keys: Collection[str], now: int) -> list[Row]:
-    """The same for limit keys, all at once, each with its name before it."""
-    return db.rows(sql.USE_OF_KEYS, (queue, msgspec.json.encode(list(keys)).decode(), now))
+def _full_at(db: Connection, queue: str, keys: str) -> dict[str, int]:
+    """When the buckets of limit keys, given as JSON, are full again; without those that are full."""
+    return dict(db.rows(sql.BUCKETS_OF_KEYS, (queue, keys)))
 
 
 class Rooms:
@@ -93,74 +119,99 @@ class Rooms:
         self._db = db
         self._name = queue
         self._now = now
-        self._each_key = _bounds(db, "key", queue)
-        self._keys: dict[str, Gauge] = {}
+        self._queue = self._read("queue", queue)
+        each_key = _bounds(db, "key", queue)
+        self._keys = None if each_key is None else Gauge(each_key, now)
+        self._tasks_limited = bool(db.rows(sql.TASKS_LIMITED))
         self._tasks: dict[str, Gauge | None] = {}
-        self._classes: dict[tuple[str, str], tuple[Gauge, ...]] = {}
-        self.queue = self._read("queue", queue)
-        self.alike = self._each_key is None and not db.rows(sql.TASKS_LIMITED)
+        self._classes: dict[tuple[str, str], list[tuple[Gauge, str]]] = {}
+        self.alike = self._keys is None and not self._tasks_limited
         """All jobs of the queue come under the same limits."""
 
     def _read(self, kind: str, name: str) -> Gauge | None:
         bounds = _bounds(self._db, kind, name)
-        return None if bounds is None else Gauge(bounds, *_use(self._db, Place(kind, name), self._now), self._now)
+        if bounds is None:
+            return None
+        gauge = Gauge(bounds, self._now)
+        running, full_at = _use(self._db, Place(kind, name), self._now)
+        gauge.read([("", running)], {"": full_at})
+        return gauge
 
     def _task(self, task: str) -> Gauge | None:
         if task not in self._tasks:
             self._tasks[task] = self._read("task", task)
         return self._tasks[task]
 
-    def _read_keys(self, keys: Iterable[str]) -> None:
-        unread = {key for key in keys if key and key not in self._keys}
-        if self._each_key is not None and unread:
-            for key, running, full_at in _use_of_keys(self._db, self._name, unread, self._now):
-                self._keys[key] = Gauge(self._each_key, running, full_at, self._now)
+    def _read_keys(self, gauge: Gauge, keys: Iterable[str]) -> None:
+        unread = [key for key in keys if key not in gauge.free]
+        if unread:
+            wanted = _json(unread)
+            running = self._db.rows(sql.RUNNING_OF_KEYS, (self._name, wanted, self._now))
+            full_at = {} if gauge.rate is None else dict.fromkeys(unread, 0) | _full_at(self._db, self._name, wanted)
+            gauge.read(running, full_at)
 
-    def of(self, task: str, limit_key: str) -> tuple[Gauge, ...]:
-        """The gauges of a job with this task and this limit key."""
+    @property
+    def free_in_queue(self) -> int:
+        """How much the limit of the queue leaves."""
+        return UNLIMITED if self._queue is None else self._queue.free[""]
+
+    def of(self, task: str, limit_key: str) -> list[tuple[Gauge, str]]:
+        """The gauges of a job with this task and this limit key, and under which key it stands in each."""
         found = self._classes.get((task, limit_key))
         if found is None:
-            self._read_keys([limit_key])
-            all_of_it = (self.queue, self._task(task), self._keys.get(limit_key))
-            found = self._classes[task, limit_key] = tuple(gauge for gauge in all_of_it if gauge is not None)
+            found = [(gauge, "") for gauge in (self._queue, self._task(task)) if gauge is not None]
+            if self._keys is not None and limit_key:
+                self._read_keys(self._keys, [limit_key])
+                found.append((self._keys, limit_key))
+            self._classes[task, limit_key] = found
         return found
 
     def free(self, task: str, limit_key: str) -> int:
         """How many such jobs there is room for."""
-        return min((gauge.free for gauge in self.of(task, limit_key)), default=UNLIMITED)
+        return min((gauge.free[key] for gauge, key in self.of(task, limit_key)), default=UNLIMITED)
+
+    def take_in_queue(self, count: int) -> None:
+        """Take room for jobs where all are alike."""
+        if self._queue is not None:
+            self._queue.take({"": count})
 
     def take_all(self, jobs: Sequence[Row]) -> bool:
         """Take room for jobs, given by task and limit key, if there is room for all of them."""
-        tasks, keys = Counter(map(itemgetter(0), jobs)), Counter(map(itemgetter(1), jobs))
-        self._read_keys(keys)
-        wanted = [(self.queue, len(jobs))]
-        wanted += [(self._task(task), count) for task, count in tasks.items()]
-        wanted += [(self._keys.get(key), count) for key, count in keys.items()]
-        concerned = [(gauge, count) for gauge, count in wanted if gauge is not None]
-        if any(gauge.free < count for gauge, count in concerned):
+        wanted: list[tuple[Gauge | None, Mapping[str, int]]] = [(self._queue, {"": len(jobs)})]
+        if self._tasks_limited:
+            tasks = Counter(map(itemgetter(0), jobs))
+            wanted += [(self._task(task), {"": count}) for task, count in tasks.items()]
+        if self._keys is not None:
+            keys = Counter(map(itemgetter(1), jobs))
+            del keys[""]
+            self._read_keys(self._keys, keys)
+            wanted.append((self._keys, keys))
+        taken = [(gauge, counts, gauge.without(counts)) for gauge, counts in wanted if gauge is not None and counts]
+        if any(min(left.values()) < 0 for _, _, left in taken):
             return False
-        for gauge, count in concerned:
-            gauge.take(count)
+        for gauge, counts, left in taken:
+            gauge.take(counts, left)
         return True
 
     def full_tasks(self) -> list[str]:
-        return [task for task, gauge in self._tasks.items() if gauge is not None and gauge.free <= 0]
+        return [task for task, gauge in self._tasks.items() if gauge is not None and gauge.free[""] <= 0]
 
     def full_keys(self) -> list[str]:
-        return [key for key, gauge in self._keys.items() if gauge.free <= 0]
+        return [] if self._keys is None else [key for key, free in self._keys.free.items() if free <= 0]
 
     def close(self) -> None:
         """Keep what the rates have let through."""
-        gauges = [(Place("queue", self._name), self.queue)]
-        gauges += [(Place("task", task), gauge) for task, gauge in self._tasks.items()]
-        gauges += [(Place("key", self._name, key), gauge) for key, gauge in self._keys.items() if gauge.apart]
+        gauges = [("queue", self._name, self._queue), ("key", self._name, self._keys)]
+        gauges += [("task", task, gauge) for task, gauge in self._tasks.items()]
         poured = [
-            (*place, max(gauge.full_at, self._now) + gauge.taken * gauge.apart)
-            for place, gauge in gauges
-            if gauge is not None and gauge.taken and gauge.apart
+            (kind, name, *bucket) for kind, name, gauge in gauges if gauge is not None for bucket in gauge.poured()
         ]
         if poured:
             self._db.run_all(sql.POUR, poured)
+
+
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 # --- setting and showing --------------------------------------------------------------------------------------
@@ -220,5 +271,5 @@ def _shown(db: Connection, place: Place, bounds: Bounds, now: int) -> LimitUse:
     if kind == "key" and not key:
         return shown
     running, full_at = _use(db, place, now)
-    opens_at = 0 if bounds.rate is None else rules.opens_at(bounds.rate, full_at or 0)
+    opens_at = 0 if bounds.rate is None else rules.opens_at(bounds.rate, full_at)
     return replace(shown, running=running, next_start=from_micros(opens_at) if opens_at > now else None)

@@ -69,10 +69,11 @@ class Walk:
         self._overdue = False
         """There may be jobs that have to end."""
 
-    def take(self, *, expired: int, late: int, aside: int) -> list[Row]:
+    def take(self, *, expired: int, late: int, aside: int, priority: int | None) -> list[Row]:
         """Claim what there is and there is room for; gives what take.sql gives.
 
-        Told whether there are jobs whose leases expired, that must not start any more, that were set aside.
+        Told whether there are jobs whose leases expired, that must not start any more, that were set aside, and the
+        first priority that has jobs in line.
         """
         if expired:
             self._db.run(sql.LINE_UP, (self._wanted.queue, self._now))
@@ -80,40 +81,37 @@ class Walk:
         if aside:
             self._bring_back()
         if self._ageing is None and not self._overdue:
-            self._take_together()
-        queue = self._rooms.queue
+            self._take_together(self._behind(_MOST_URGENT) if aside else priority)
         if self._left() > 0:
             for job in self._line():
                 self._judge(job)
                 if self._left() <= 0:
                     break
         self._write()
-        if self._overdue and len(self._taken) < self._wanted.limit and queue is not None and queue.free <= 0:
+        if self._overdue and len(self._taken) < self._wanted.limit and self._rooms.free_in_queue <= 0:
             self._end_overdue()
         self._rooms.close()
         if len(self._held) > PATIENCE:
             self._db.run_all(sql.SET_ASIDE, [(row,) for row in self._held[:MOST_ASIDE]])
         return self._taken
 
-    def _take_together(self) -> None:
+    def _take_together(self, priority: int | None) -> None:
         """As long as there is room for all that come next, take them at once, priority by priority."""
         db, wanted, now, alike = self._db, self._wanted, self._now, self._rooms.alike
-        priority = self._behind(_MOST_URGENT)
         while priority is not None and (left := self._left()) > 0:
             which = (wanted.queue, priority, now, left, wanted.tasks)
             if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], which)):
                 return
             rows = db.rows(sql.TAKE[self._lifo], (*which, wanted.worker, now + wanted.lease, not alike))
-            if alike and self._rooms.queue is not None:
-                self._rooms.queue.take(len(rows))
+            if alike:
+                self._rooms.take_in_queue(len(rows))
             rows.sort(key=PLACE, reverse=bool(self._lifo))
             self._taken += rows
             priority = self._behind(priority) if len(rows) < left else None
 
     def _left(self) -> int:
         """How many more may be taken, as far as the call and the queue are concerned."""
-        left, queue = self._wanted.limit - len(self._taken), self._rooms.queue
-        return left if queue is None else min(left, queue.free)
+        return min(self._wanted.limit - len(self._taken), self._rooms.free_in_queue)
 
     # --- the line -------------------------------------------------------------------------------------------
 
@@ -159,13 +157,13 @@ class Walk:
         if job is None or self._ends(job):
             return
         gauges = self._rooms.of(job.task, job.limit_key)
-        for gauge in gauges:
-            if gauge.free <= 0:
+        for gauge, key in gauges:
+            if gauge.free[key] <= 0:
                 if job.locked_until is None:
                     self._held.append(job.row)
                 return
-        for gauge in gauges:
-            gauge.take(1)
+        for gauge, key in gauges:
+            gauge.take({key: 1})
         errors = None if job.locked_until is None else blamed(job.attempt(), self._now, rules.LEASE_EXPIRED)
         self._unwritten.append(
             (job.row, self._wanted.worker, self._now + self._wanted.lease, self._now, errors, bool(gauges))
