@@ -98,7 +98,6 @@ KNOWN_BY_STORIES = (
     "AgeingIsIgnored",
     "OneLookForTheWholeCall",
     "SlotsOfTheDeadAreLost",
-    "TasksAreLimitedInEachQueue",
     "HeldBackJobsBlock",
 )
 

@@ -290,7 +290,10 @@ async def test_a_newer_schema_asks_for_a_newer_dibs(path: Path) -> None:
         (sql.NOT_IN_TIME, 3, "USING COVERING INDEX dibs_special (state=? AND queue=? AND expires_at<?)"),
         (sql.USE_OF_QUEUE, 2, "USING COVERING INDEX dibs_leases (queue=? AND ready=? AND locked_until>?)"),
         (sql.USE_OF_KEYS, 3, "USING COVERING INDEX dibs_counted (queue=? AND limit_key=? AND locked_until>?)"),
-        (sql.ENQUEUE_ALL, 13, "USING COVERING INDEX dibs_windows (queue=? AND key=? AND unique_until>?)"),
+        (sql.ENQUEUE_ONE, 13, "USING COVERING INDEX dibs_windows (queue=? AND key=? AND unique_until>?)"),
+        (sql.KEY_HOLDERS, 1, "USING INDEX dibs_keys (queue=? AND key=?)"),
+        (sql.WINDOW_HOLDERS, 2, "USING INDEX dibs_windows (queue=? AND key=? AND unique_until>?)"),
+        (sql.KNOWN_IDS, 1, "SEARCH dibs_history USING COVERING INDEX"),
         (sql.PRUNE, 4, "USING COVERING INDEX dibs_finished (state=? AND finished_at<?)"),
     ],
 )

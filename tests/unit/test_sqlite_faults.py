@@ -97,7 +97,7 @@ async def test_no_answer_comes_before_its_commit(store: SQLiteStore, outsider: a
 
 async def test_a_verb_that_fails_takes_only_its_own_writes_back(store: SQLiteStore, outsider: apsw.Connection) -> None:
     def broken(db: Connection, now: int) -> None:
-        db.run(sql.ENQUEUE_ALL, (os.urandom(16), "q", "broken", 0, now, now, 5, None, None, None, "", "{}", "{}"))
+        db.run(sql.ENQUEUE_ONE, (os.urandom(16), "q", "broken", 0, now, now, 5, None, None, None, "", "{}", "{}"))
         raise ZeroDivisionError
 
     outsider.execute("BEGIN IMMEDIATE")

@@ -91,16 +91,17 @@ ACTIONS = (
     *("start",) * 2,
     *("heartbeat",) * 2,
     *("settle_late_or_forged",) * 2,
+    "settle_when_the_lease_ends",
     *("change",) * 3,
     "change_a_flow",
     "ask_for_a_cancel",
     "requeue_what_is_finished",
-    *("sweep",) * 2,
+    *("sweep",) * 3,
     "prune",
     "look",
     *("set_up_a_queue",) * 2,
     "limit",
-    "keep",
+    *("keep",) * 2,
 )
 """What happens in a story, as often as it is named."""
 

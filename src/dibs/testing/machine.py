@@ -21,6 +21,7 @@ from dibs.testing.clock import START
 from dibs.testing.draws import (
     ACTIONS,
     KINDS,
+    MICROSECOND,
     SECOND,
     VERBS,
     ageings,
@@ -164,6 +165,15 @@ class Agreement(Story):
             epoch = claim.epoch + draw(st.sampled_from((0, 0, 0, -1, 1)))
             worker = draw(st.sampled_from((claim.worker, claim.worker, "ann")))
             self.tell("settle", [Settlement(claim.id, epoch, worker, outcome)])
+
+    def settle_when_the_lease_ends(self, draw: Draw) -> None:
+        """To the microsecond, or just before it."""
+        ends = {job.id: job.locked_until for job in self.jobs if job.locked_until is not None}
+        held = [one for one in self.held if ends.get(one.id, self.clock.now) > self.clock.now + MICROSECOND]
+        if held:
+            claim = nth(held, draw(number))
+            self.move(ends[claim.id] - draw(st.sampled_from((0, 0, 1))) * MICROSECOND)
+            self.tell("settle", [claim.settled(draw(outcomes))])
 
     def ask_for_a_cancel(self, draw: Draw) -> None:
         if self.claims:

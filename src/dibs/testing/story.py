@@ -108,10 +108,11 @@ class Story(RuleBasedStateMachine):
         before it."""
         unfinished = [job for job in self.jobs if job.finished_at is None]
         moments = [job.locked_until or job.run_at for job in unfinished]
-        moments += [job.expires_at for job in unfinished if job.expires_at is not None]
-        moments += [job.unique_until for job in self.jobs if job.unique_until is not None]
-        if self.is_limited:
-            moments += [one.next_start for one in self.both("limits") if one.next_start is not None]
+        if draw(st.booleans()):
+            moments += [job.expires_at for job in unfinished if job.expires_at is not None]
+            moments += [job.unique_until for job in self.jobs if job.unique_until is not None]
+            if self.is_limited:
+                moments += [one.next_start for one in self.both("limits") if one.next_start is not None]
         coming = [moment for moment in moments if moment > self.clock.now + MICROSECOND]
         if coming:
             self.move(min(coming) - draw(st.sampled_from((0, 0, 1))) * MICROSECOND)

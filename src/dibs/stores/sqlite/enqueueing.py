@@ -1,17 +1,27 @@
 """Storing jobs: in a transaction of ours, or through any driver in a transaction of the caller's."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 from typing import Any
-from uuid import UUID
+
+import msgspec
 
 from dibs.clock import span_micros, to_micros
 from dibs.job import Enqueued, OnConflict, State
 from dibs.limits import Admitted
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.rows import as_uuid
 
 Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 """Runs one statement with ``?`` placeholders and gives its rows: all that is needed of a driver."""
+
+Holder = Sequence[Any]
+"""Of a job that keeps a key busy: its id, state, created_at and run_at."""
+
+_DUE = 2
+"""Where the parameters of become.sql have the time."""
 
 
 def _params(job: Admitted, now: int) -> tuple[Any, ...]:
@@ -33,22 +43,67 @@ def _params(job: Admitted, now: int) -> tuple[Any, ...]:
 
 
 def enqueue(db: Connection, jobs: Sequence[Admitted], now: int) -> list[Enqueued]:
-    """All at once; then, for those that were kept out, one by one, what is there in their place."""
+    """All at once: what keeps keys busy is read first, and answered for after the others were stored."""
     if len(jobs) == 1:
-        created = db.run(sql.ENQUEUE_ALL, _params(jobs[0], now)) == 1
+        created = db.run(sql.ENQUEUE_ONE, _params(jobs[0], now)) == 1
         return [Enqueued(jobs[0].id, True) if created else _there(db.rows, jobs[0], now)]
+    holders = _holders(db, jobs, now)
+    free = [job for job in jobs if (job.queue, job.key) not in holders] if holders else jobs
     newest = db.rows(sql.NEWEST_ROW)[0]
-    if db.run_all(sql.ENQUEUE_ALL, [_params(job, now) for job in jobs]) == len(jobs):
+    stored = db.run_all(sql.ENQUEUE_FREE, [_params(job, now) for job in free]) if free else 0
+    if stored == len(jobs):
         return [Enqueued(job.id, True) for job in jobs]
-    # What a job that was kept out does to the one that is there lets no other in, so it can be done afterwards.
-    stored = {row[0] for row in db.rows(sql.STORED_SINCE, newest)}
-    answers = []
+    new = {row[0] for row in db.rows(sql.STORED_SINCE, newest)} if stored else set()
+    return _answers(db, jobs, holders, _known(db, jobs, new), now)
+
+
+def _holders(db: Connection, jobs: Sequence[Admitted], now: int) -> dict[tuple[str, str | None], Holder]:
+    """What keeps keys of these jobs busy, by queue and key."""
+    keys: defaultdict[str, set[str]] = defaultdict(set)
     for job in jobs:
-        if job.id.bytes in stored:
-            stored.remove(job.id.bytes)
+        if job.key is not None:
+            keys[job.queue].add(job.key)
+    if not keys:
+        return {}
+    wanted = msgspec.json.encode(keys).decode()
+    finished = db.rows(sql.WINDOW_HOLDERS, (wanted, now))
+    finished.sort(key=itemgetter(2))  # of several the newest, and rather than any of them the unfinished one
+    return {row[:2]: row[2:] for row in (*finished, *db.rows(sql.KEY_HOLDERS, (wanted,)))}
+
+
+def _known(db: Connection, jobs: Sequence[Admitted], new: Collection[bytes]) -> set[bytes]:
+    """The ids that were those of jobs before this call, told which came with it."""
+    asked = [job.id.hex for job in jobs if job.id.bytes not in new]
+    return {row[0] for row in db.rows(sql.KNOWN_IDS, (msgspec.json.encode(asked).decode(),))} if asked else set()
+
+
+def _answers(
+    db: Connection,
+    jobs: Sequence[Admitted],
+    holders: dict[tuple[str, str | None], Holder],
+    known: set[bytes],
+    now: int,
+) -> list[Enqueued]:
+    """What each finds when its turn comes, told what there was before all of them; the new ones are stored already."""
+    answers, becoming = [], []
+    for job in jobs:
+        place = job.queue, job.key
+        if job.id.bytes in known:
+            answers.append(Enqueued(job.id, False))
+        elif (holder := holders.get(place)) is None:
+            known.add(job.id.bytes)
+            if job.key is not None:
+                due = now if job.run_at is None else to_micros(job.run_at)
+                holders[place] = job.id.bytes, State.QUEUED, now, due
             answers.append(Enqueued(job.id, True))
+        elif _changes(job, holder):
+            becoming.append(_becoming(job, holder, now))
+            holders[place] = *holder[:3], becoming[-1][_DUE]
+            answers.append(Enqueued(as_uuid(holder[0]), False, True))
         else:
-            answers.append(_there(db.rows, job, now))
+            answers.append(Enqueued(as_uuid(holder[0]), False))
+    if becoming:
+        db.run_all(sql.BECOME, becoming)
     return answers
 
 
@@ -64,13 +119,17 @@ def _there(execute: Execute, job: Admitted, now: int) -> Enqueued:
     if execute(sql.KNOWN, (job.id.bytes, job.id.bytes)):
         return Enqueued(job.id, False)
     holder = execute(sql.KEY_HOLDER, (job.queue, job.key, job.queue, job.key, now))[0]
-    changes = job.on_conflict is not OnConflict.EXISTING and holder[1] == State.QUEUED
+    changes = _changes(job, holder)
     if changes:
         execute(sql.BECOME, _becoming(job, holder, now))
-    return Enqueued(UUID(bytes=bytes(holder[0])), False, changes)
+    return Enqueued(as_uuid(bytes(holder[0])), False, changes)
 
 
-def _becoming(job: Admitted, holder: Sequence[Any], now: int) -> tuple[Any, ...]:
+def _changes(job: Admitted, holder: Holder) -> bool:
+    return job.on_conflict is not OnConflict.EXISTING and holder[1] == State.QUEUED
+
+
+def _becoming(job: Admitted, holder: Holder, now: int) -> tuple[Any, ...]:
     """The parameters of become.sql: what was asked for now, in place of what the queued job was."""
     id_, _, created_at, due = holder
     run_at = now if job.run_at is None else to_micros(job.run_at)

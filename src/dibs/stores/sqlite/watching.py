@@ -1,12 +1,10 @@
 """Waiting for work: one thread per handle, asleep unless somebody waits.
 
-Another process's commit is noticed at the next look, on average after 18 ms; our own ring the bell. A look asks the
-system when the write-ahead log was written, and only if that may be news asks SQLite for ``PRAGMA data_version``, which
-takes locks.
+Another connection's commit changes ``PRAGMA data_version``. So a commit of another process is noticed at the next look,
+on average after 18 ms; our own ring the bell. What a look costs is mostly that the thread wakes up.
 """
 
 import asyncio
-import os
 import queue
 import threading
 import time
@@ -23,8 +21,6 @@ from dibs.stores.sqlite.hands import CLOSED
 
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.035
-_SHOWS_WITHIN = 1_000_000_000
-"""Nanoseconds: a commit writes the log first and shows when the disk has it. Two writes may bear the same time, too."""
 _LOOK_ANYWAY = 0.5
 """Clocks can be set: look again this often, whatever is due when."""
 
@@ -61,23 +57,6 @@ class Waiter:
                 self.future.set_result(answer)
 
 
-class Log:
-    """The write-ahead log of a file, as far as its directory entry tells of it."""
-
-    def __init__(self, file: str) -> None:
-        self._name = f"{file}-wal"
-        self._seen: tuple[int, int] | None = None
-
-    def may_have_news(self) -> bool:
-        """Whether somebody may have committed since the last time."""
-        try:
-            found = os.stat(self._name)
-        except OSError:
-            return True
-        seen, self._seen = self._seen, (found.st_mtime_ns, found.st_size)
-        return seen != self._seen or time.time_ns() - found.st_mtime_ns < _SHOWS_WITHIN
-
-
 class Watcher:
     """Looks after everybody who waits on one handle. ``lock`` is held whenever it is inside SQLite."""
 
@@ -85,7 +64,6 @@ class Watcher:
         self.db = db
         self.lock = threading.Lock()
         self._clock = clock
-        self._log = Log(os.fspath(db.options.path.absolute()))
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._door = threading.Lock()
         self._open = True
@@ -140,12 +118,10 @@ class Watcher:
         """Look whenever something may have changed, until nobody waits any more."""
         version, next_look, pause, rung = -1, 0.0, _FIRST_PAUSE, True
         while self._open and self._waiters:
-            news = self._log.may_have_news()
-            if rung or news or time.monotonic() >= next_look:
-                with self.lock:
-                    seen = self.db.rows("PRAGMA data_version")[0][0]
-                    if rung or seen != version or time.monotonic() >= next_look:
-                        version, next_look = seen, time.monotonic() + self._look()
+            with self.lock:
+                seen = self.db.rows("PRAGMA data_version")[0][0]
+                if rung or seen != version or time.monotonic() >= next_look:
+                    version, next_look = seen, time.monotonic() + self._look()
             rung = self._rings(max(_FIRST_PAUSE, min(pause, next_look - time.monotonic())))
             pause = _FIRST_PAUSE if rung else min(pause * 1.5, _LONGEST_PAUSE)
 
