@@ -73,8 +73,8 @@ def test_psql_can_take_a_job_through_its_whole_life(psql: Psql) -> None:
         "select * from dibs.enqueue('mail', args => '{\"to\": 1}', queue => 'post', priority => -5, "
         "max_attempts => 2, key => 'k', meta => '{\"by\": \"psql\"}')"
     )
-    id_, created = added.split("|")
-    assert created == "t"
+    id_, created, changed = added.split("|")
+    assert (created, changed) == ("t", "f")
     claim = "select id, epoch, attempt, args from dibs.claim(queue => 'post', worker => 'p', lease => '1 minute')"
     assert psql(claim) == [f'{id_}|1|1|{{"to": 1}}']
     assert psql(claim) == []
@@ -127,7 +127,7 @@ async def test_what_another_language_reported_can_be_read(url: str) -> None:
 def test_psql_can_enqueue_many_at_once_in_the_order_given(psql: Psql) -> None:
     many = '[{"task": "b", "priority": 1}, {"task": "a"}, {"task": "c", "key": "k"}, {"task": "d", "key": "k"}]'
     answers = [line.split("|") for line in psql(f"select * from dibs.enqueue_many('{many}')")]
-    assert [created for _, created in answers] == ["t", "t", "t", "f"]
+    assert [answer[1:] for answer in answers] == [["t", "f"]] * 3 + [["f", "f"]]
     assert answers[2][0] == answers[3][0]
     assert psql("select task from dibs.claim('default', 'w', max_jobs => 9)") == ["a", "c", "b"]
     assert psql("select * from dibs.enqueue_many('[]')") == []
@@ -220,7 +220,7 @@ async def test_python_works_off_what_sql_enqueued_and_the_other_way_round(url: s
 
         job = NewJob(task="t", args=["é", None], key="k")
         await store.enqueue([job])
-        assert tuple(await sql.fetchrow("select * from dibs.enqueue('t', key => 'k')")) == (job.id, False)
+        assert tuple(await sql.fetchrow("select * from dibs.enqueue('t', key => 'k')")) == (job.id, False, False)
         row = await sql.fetchrow("select id, epoch, args from dibs.claim('default', 'sql')")
         assert tuple(row) == (job.id, 1, '["é",null]')
         assert await store.claim("default", "python", 1, LEASE) == []

@@ -130,6 +130,10 @@ async def connect_listener(url: str, options: Options, channels: Iterable[str], 
     """A connection that listens on these channels."""
     connection = await connect(url, options)
     async with speaking_dibs(url):
-        for channel in channels:
-            await connection.add_listener(channel, heard)
+        try:
+            for channel in channels:
+                await connection.add_listener(channel, heard)
+        except BaseException:  # a wait may be cancelled at any moment
+            connection.terminate()
+            raise
     return connection

@@ -65,7 +65,9 @@ async def claimer(store: Store, name: str, observer: Observer) -> None:
         claims = await take(store, random.randint(1, 4), worker=name)
         observer.took(claims)
         if n == 2:
-            jobs = (await store.find(RUNNING)).jobs
+            # What a dead claimer of another round held has expired; it may be passed over while others are claimed.
+            mine = name.partition(".")[0]
+            jobs = [job for job in (await store.find(RUNNING)).jobs if (job.worker or "").partition(".")[0] == mine]
             check((job.task, job.limit_key) for job in jobs)
             await store.limit(QUEUE, Limit(concurrency=ALLOWED[QUEUE]))  # as it was: a change, all the same
         done = [claim for claim in claims if random.random() < 0.8]
