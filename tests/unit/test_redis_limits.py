@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dibs.job import Filter, NewJob, OnConflict, Retention
+from dibs.job import Filter, NewJob, OnConflict, Retention, State
 from dibs.outcome import Succeeded
 from dibs.scope import Limit, Rate, Scope
 from dibs.store import Store
@@ -101,7 +101,7 @@ async def test_jobs_of_a_full_key_are_set_aside_once_and_found_when_there_is_roo
     assert await ask(store, "ZCARD", "o:default\tt\tbusy") == 299
     assert await ask(store, "ZCARD", "o:default\tt") == 0
     [counts] = await store.counts()
-    assert counts.states["queued"] == 299
+    assert counts.states[State.QUEUED] == 299
     await store.settle([first.settled(Succeeded())])
     [second] = await store.claim("default", "w", 5, LEASE)
     assert second.id == busy[1].id
@@ -235,3 +235,22 @@ async def test_a_cancel_that_nobody_heard_is_noticed_by_the_next_wait(url: str) 
     assert await asyncio.wait_for(here.wait([], timedelta(seconds=60), "w"), 10) == frozenset()
     await here.close()
     await there.close()
+
+
+async def test_a_watching_claim_respects_a_limit_that_is_set_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = RedisStore(url, claim="watch"), RedisStore(url)
+    await store.enqueue([NewJob(task="t") for _ in range(3)])
+    assert store._watch is not None
+    candidates = store._watch._candidates
+
+    async def limited(*args: Any) -> Any:
+        found = await candidates(*args)
+        await other.limit(Scope(queue="default"), Limit(concurrency=1))
+        return found
+
+    monkeypatch.setattr(store._watch, "_candidates", limited)
+    assert len(await store.claim("default", "w", 3, LEASE)) == 1
+    await store.close()
+    await other.close()

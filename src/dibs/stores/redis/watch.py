@@ -87,13 +87,13 @@ class WatchClaim:
 
     async def _round(self, talk: Talk, wanted: Wanted, size: int) -> Taken | None:
         """Try to take up to ``size`` jobs; None if somebody got ahead."""
-        clock, (settings, limited), lanes = await self._ask(
+        clock, known, lanes = await self._ask(
             talk,
             self.clock_command(),
-            ("HMGET", self._root + b"settings", wanted.queue, ""),
+            self._settings(wanted.queue),
             ("SMEMBERS", self._root + b"t:" + wanted.queue),
         )
-        now, settings = self.read_clock(clock), settings or b""
+        now, settings, limited = self.read_clock(clock), known[0] or b"", known[1]
         if b"p" in settings:
             return Taken([], last=True)
         rooms = None if limited is None else Rooms(self._root, wanted.queue, now)
@@ -103,7 +103,7 @@ class WatchClaim:
         if not candidates:
             return Taken([], last=True)
         draft = Draft(self._root, wanted, size, now, rooms)
-        if not await self._watch(talk, draft, candidates, settings):
+        if not await self._watch(talk, draft, candidates, known):
             return None
         *_, done = await self._ask(talk, ("MULTI",), *draft.commands(), ("EXEC",))
         if done is None:
@@ -132,18 +132,21 @@ class WatchClaim:
             candidates += await self._due(look, lane)
         return in_order(candidates, look.settings)[: look.page]
 
-    async def _watch(self, talk: Talk, draft: Draft, candidates: list[Candidate], settings: bytes) -> bool:
+    def _settings(self, queue: bytes) -> Command:
+        """Those of the queue, and whether there are any limits."""
+        return ("HMGET", self._root + b"settings", queue, "")
+
+    async def _watch(self, talk: Talk, draft: Draft, candidates: list[Candidate], settings: list[Any]) -> bool:
         """Watch all that decides, and draft from what is there now; False if the settings changed."""
-        queue = draft.wanted.queue
         records = [self._root + b"j:" + one.id for one in candidates]
         _, settings_now, found, bodies = await self._ask(
             talk,
             ("WATCH", self._root + b"settings", *records),
-            ("HGET", self._root + b"settings", queue),
+            self._settings(draft.wanted.queue),
             ("MGET", *records),
             ("MGET", *(self._root + b"b:" + one.id for one in candidates)),
         )
-        if (settings_now or b"") != settings:
+        if settings_now != settings:
             await self._ask(talk, ("UNWATCH",))
             return False
         known = [None if text is None else values.to_record(text) for text in found]

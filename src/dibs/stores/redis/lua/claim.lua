@@ -35,7 +35,7 @@ local lanes_met = {}
 for _, c in ipairs(cursors) do
   lanes_met[#lanes_met + 1] = c
 end
-local budget = limit + (rooms and 500 or 1000)
+local budget = rooms and 500 or limit + 1000 -- to set a job aside takes longer than to take it
 local taken = {}
 
 -- The next jobs in the order: their ids, their cursors, and for those whose lease expired their hints, by position:

@@ -61,7 +61,7 @@ for i = 1, #batch do
   local position = i
   if not there and key ~= '' then
     there = take_key(queue, key, id)
-    if there and conflict and conflict ~= '' and replace(there, batch[i]) then
+    if there and conflict and conflict ~= '' and replace(there, batch[i], known[base .. 'j:' .. there]) then
       position = -i
     end
   end

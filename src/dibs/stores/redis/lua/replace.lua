@@ -9,11 +9,13 @@ local function put_off(r, run_at, max_delay)
   return r[RUN_AT] > run_at and r[RUN_AT] or run_at
 end
 
--- Make a queued job what was asked for now. False if it is not queued.
-replace = function(id, new)
+-- Make a queued job what was asked for now. False if it is not queued. fresh: it may have come with this very call.
+replace = function(id, new, fresh)
   local _, priority, run_at, _, task, _, body, unique_for, expires, limit_key, conflict, max_delay, most = unpack(new)
   if not jobs[id] then
-    flush_early() -- it may have come with this very call
+    if fresh then
+      flush_early()
+    end
     load({ id })
   end
   local r = jobs[id]
