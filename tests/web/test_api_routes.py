@@ -332,8 +332,12 @@ async def test_samples_of_workers_are_shown(office: Office) -> None:
     assert last["queues"] == {"mail": {"depth": 6, "due": 4}}
     pay = {task["name"]: task for task in await office.get("/api/tasks")}["pay"]
     assert pay["failed"] == 2 and pay["runtime"]["p50"] < 1 < pay["runtime"]["p99"]
+    assert pay["throughput"] > 0
     seen = await office.get("/api/overview")
     assert seen["failing"] == 2 / 3 and seen["throughput"] > 0
+    await office.add(queue="mail")
+    mail = await office.get("/api/queues/mail")
+    assert mail["throughput"] == seen["throughput"] and mail["runtime"]["p90"] > 1
 
 
 async def test_metrics_are_for_readers_and_probes_for_everybody(office: Office) -> None:

@@ -30,6 +30,10 @@ from dibs.telemetry.series import Series
 __all__ = ["NotFound", "Service"]
 
 
+RECENTLY = timedelta(minutes=10)
+"""What rates are measured over."""
+
+
 class Service(Planned):
     """One store, seen and changed by operators. Every change is in the audit trail, with who did it."""
 
@@ -115,14 +119,14 @@ class Service(Planned):
         """Everything at a glance."""
         counts, at = await self.counts()
         workers = await (await self.admin()).workers()
-        measured = await self.series(timedelta(minutes=10))
+        measured = await self.series(RECENTLY)
         limits, queues = await self._limits().list(), queues_of(counts, workers)
         listed = await self._schedules().list(ticks=1)
         return overview(
             now=self.clock(),
             counted_at=at,
             url=self.url,
-            queues=[queue_shown(one, [shown.limit(limit) for limit in limits]) for one in queues],
+            queues=[queue_shown(one, [shown.limit(limit) for limit in limits], measured) for one in queues],
             workers=workers,
             series=measured,
             findings=findings(queues, workers, listed, limits, self.clock()),
@@ -154,14 +158,16 @@ class Service(Planned):
         """Every queue that has jobs, settings or a live worker."""
         counts, _ = await self.counts()
         workers = await (await self.admin()).workers()
-        limits = await self.limits()
-        return [queue_shown(one, limits) for one in queues_of(counts, workers)]
+        limits, measured = await self.limits(), await self.series(RECENTLY)
+        return [queue_shown(one, limits, measured) for one in queues_of(counts, workers)]
 
     async def queue(self, name: str) -> data.QueueShown:
         """One of them."""
-        for one in await self.queues():
-            if one.name == name:
-                return one
+        for _ in range(2):
+            for one in await self.queues():
+                if one.name == name:
+                    return one
+            self._counts.forget()  # it may be new since they were counted
         raise NotFound(f"there is no queue {name}: it has no jobs, no settings and no worker")
 
     async def pause(self, queue: str, actor: str) -> None:
