@@ -31,7 +31,7 @@ sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 import dibs  # noqa: E402
 from dibs.http.service import Service  # noqa: E402
-from dibs.http.service.batches import Batches  # noqa: E402
+from dibs.http.service.batches import SHARE, Batches  # noqa: E402
 from dibs.http.service.data import BatchGiven, BatchState, JobFilter, Verb  # noqa: E402
 from dibs.ids import new_id  # noqa: E402
 from dibs.job import Changed, NewJob, State  # noqa: E402
@@ -107,7 +107,7 @@ class Gated(Batches):
         return await super()._step(*args)
 
 
-async def measure(url: str, jobs: int, window: float = 1.0) -> Result:
+async def measure(url: str, jobs: int, window: float = 1.0, share: float = SHARE) -> Result:
     """Cancel so many jobs, with the gate open and closed by turns."""
     app = dibs.App(url)
     context = multiprocessing.get_context("spawn")
@@ -121,7 +121,8 @@ async def measure(url: str, jobs: int, window: float = 1.0) -> Result:
         worker.start()
         try:
             await asyncio.to_thread(ready.wait)
-            result = await _cancel(app, many, jobs, claimed, window)
+            result = await _cancel(app, many, claimed, window, share)
+            result = msgspec.structs.replace(result, jobs=jobs)
         finally:
             over.set()
             await asyncio.to_thread(worker.join, 10)
@@ -129,10 +130,10 @@ async def measure(url: str, jobs: int, window: float = 1.0) -> Result:
     return msgspec.structs.replace(result, cancelled=states[State.CANCELLED], left=states[State.QUEUED])
 
 
-async def _cancel(app: dibs.App, queue: str, jobs: int, claimed: Any, window: float) -> Result:
+async def _cancel(app: dibs.App, queue: str, claimed: Any, window: float, share: float) -> Result:
     service = Service(app)
     runner = Gated(service.store, service.clock, service.redaction, service.audit_trail, lambda: None)
-    runner.gate = asyncio.Event()
+    runner.gate, runner.share = asyncio.Event(), share
     which = JobFilter(queue=(queue,))
     counted = await runner.change(BatchGiven(verb=Verb.CANCEL, which=which, dry_run=True), "bench")
     gc.collect()
@@ -153,7 +154,9 @@ async def _cancel(app: dibs.App, queue: str, jobs: int, claimed: Any, window: fl
     assert now is not None
     await service.close()
     (meanwhile, during), (alone, without) = seen[True], seen[False]
-    return Result(jobs, now.done, 0, 0, during, alone / without, meanwhile / during, int(meanwhile), most - memory)
+    return Result(
+        counted.count, now.done, 0, 0, during, alone / without, meanwhile / during, int(meanwhile), most - memory
+    )
 
 
 def report(result: Result) -> str:
@@ -168,9 +171,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url")
     parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--share", type=float, default=SHARE, help="of its time, in which the batch works")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = asyncio.run(measure(given.url or f"sqlite:///{Path(folder) / 'jobs.db'}?migrate=auto", given.jobs))
+        url = given.url or f"sqlite:///{Path(folder) / 'jobs.db'}?migrate=auto"
+        result = asyncio.run(measure(url, given.jobs, share=given.share))
     print(report(result))
     fine = result.right and result.share >= LEAST
     print("fine" if fine else "not fine: claims below 80 %, too much memory, or wrong numbers")

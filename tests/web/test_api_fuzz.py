@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import requests
@@ -13,10 +14,12 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 import dibs
 from dibs.http.api import document
+from tests.conftest import redis_numbers
+from tests.servers import PostgresAddress, RedisAddress
 from tests.web.filling import fill
 from tests.web.serving import OPERATOR, bearer, served, site
 
-# More of it: DIBS_FUZZ=100 DIBS_FUZZ_STORES=memory,sqlite,postgresql://…,redis://… (stores that may be emptied)
+# More of it: DIBS_FUZZ=100 DIBS_FUZZ_STORES=memory,sqlite,postgres-18,redis-7.0
 EXAMPLES = int(os.environ.get("DIBS_FUZZ", "3"))
 STORES = os.environ.get("DIBS_FUZZ_STORES", "memory,sqlite").split(",")
 
@@ -50,24 +53,37 @@ some = settings(
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with _served(STORES[0], tmp_path_factory) as url:
+def first(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _served(STORES[0], request) as url:
         yield url
 
 
 @pytest.fixture(scope="module", params=STORES[1:])
-def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with _served(request.param, tmp_path_factory) as url:
+def other(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _served(request.param, request) as url:
         yield url
 
 
 @contextmanager
-def _served(store: str, folders: pytest.TempPathFactory) -> Iterator[str]:
-    known = {"memory": "memory://", "sqlite": f"sqlite:///{folders.mktemp('fuzz')}/jobs.db?migrate=auto"}
-    app = dibs.App(known.get(store, store))
+def _served(store: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    app = dibs.App(_url(store, request))
     with served(site(app)) as url:
         fill(app)
         yield url
+
+
+def _url(store: str, request: pytest.FixtureRequest) -> str:
+    kind = store.partition("-")[0]
+    if kind == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('tmp_path_factory').mktemp('fuzz')}/jobs.db?migrate=auto"
+    if kind == "postgres":
+        server: PostgresAddress = request.getfixturevalue("postgres_servers")[store]
+        return f"{server.create_database(f'fuzz_{uuid4().hex}')}?migrate=auto"
+    if kind == "redis":
+        there: RedisAddress = request.getfixturevalue("redis_servers")[store]
+        there.flush(redis_numbers()[-2])
+        return there.url(redis_numbers()[-2])
+    return "memory://"
 
 
 @pytest.fixture(scope="module")

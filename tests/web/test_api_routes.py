@@ -22,7 +22,7 @@ from dibs.telemetry.asks import asked_to_stop
 from dibs.telemetry.tally import Figures
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS
 from tests.web.filling import declare
-from tests.web.serving import client, site
+from tests.web.serving import READER, client, site
 
 SECRET = "4111-1111-1111"
 
@@ -332,8 +332,20 @@ async def test_samples_of_workers_are_shown(office: Office) -> None:
     assert last["queues"] == {"mail": {"depth": 6, "due": 4}}
     pay = {task["name"]: task for task in await office.get("/api/tasks")}["pay"]
     assert pay["failed"] == 2 and pay["runtime"]["p50"] < 1 < pay["runtime"]["p99"]
+    assert pay["throughput"] > 0
     seen = await office.get("/api/overview")
     assert seen["failing"] == 2 / 3 and seen["throughput"] > 0
+    await office.add(queue="mail")
+    mail = await office.get("/api/queues/mail")
+    assert mail["throughput"] == seen["throughput"] and mail["runtime"]["p90"] > 1
+
+
+async def test_metrics_are_for_readers_and_probes_for_everybody(office: Office) -> None:
+    await office.add()
+    stranger = client(office.site, None)
+    assert [(await stranger.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
+    text = (await client(office.site, READER).get("/metrics")).text
+    assert 'queue="default"' in text and "dibs_store_up 1.0" in text
 
 
 async def test_who_is_asking_is_told(office: Office) -> None:

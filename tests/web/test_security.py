@@ -346,6 +346,12 @@ async def test_whoever_asks_too_often_has_to_wait(app: dibs.App) -> None:
     assert int(answers[-1].headers["retry-after"]) >= 1
 
 
+async def test_no_more_than_so_many_listen_at_once(app: dibs.App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dibs.http.service.news.LISTENERS", 0)
+    answer = await client(site(app)).get("/api/events")
+    assert answer.status_code == 429 and answer.json()["detail"].endswith("try again later")
+
+
 def test_buckets_forget_those_they_have_not_seen_for_longest() -> None:
     buckets = Buckets(rate=1, burst=1, most=2)
     assert [buckets.wait(who) > 0 for who in ("a", "b", "a", "c", "a")] == [False, False, True, False, False]

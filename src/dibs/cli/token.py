@@ -13,8 +13,8 @@ from dibs.cli import show
 def token(name: str, role: str, password: bool, as_json: bool) -> None:
     """Make a token called NAME. A reader looks, an operator changes, too.
 
-    Prints the token itself, which is nowhere kept, and the line for the file of dibs serve --token-file, which holds
-    only its hash.
+    Prints the token itself, which is kept nowhere, and a line with its hash, for the token file that is given to
+    dibs serve.
 
     \b
       dibs token ada --role operator

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dibs.app import App
@@ -16,9 +17,13 @@ from dibs.http.security import Authorize, Guard, inner_path
 from dibs.http.service import Service
 from dibs.http.tokens import Token, Tokens
 from dibs.store import Store
+from dibs.telemetry import metrics_routes
 
 Pages = Callable[[Service], ASGIApp]
 """What answers everything that is not the API."""
+
+
+OBSERVED = ("/metrics", "/healthz", "/readyz")
 
 
 class Site:
@@ -27,6 +32,7 @@ class Site:
     def __init__(self, service: Service, guard: Callable[[ASGIApp], ASGIApp], pages: ASGIApp | None = None) -> None:
         self.service = service
         self._api = API(service)
+        self._observed = _observed(service)
         self._pages = pages
         self._guarded = guard(self._inside)
 
@@ -40,6 +46,8 @@ class Site:
         path = inner_path(scope)
         if path == "/api" or path.startswith("/api/"):
             await self._api(scope, receive, send)
+        elif path in OBSERVED and self._observed is not None:
+            await self._observed(scope, receive, send)
         elif self._pages is not None:
             await self._pages(scope, receive, send)
         else:
@@ -71,6 +79,14 @@ class Site:
                 await self.close()
 
         return living
+
+
+def _observed(service: Service) -> ASGIApp | None:
+    """Metrics and probes of the server, where ``dibs[metrics]`` is installed."""
+    try:
+        return Router(routes=metrics_routes(service.store))
+    except ConfigurationError:
+        return None
 
 
 def admin_app(

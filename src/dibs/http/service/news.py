@@ -1,10 +1,11 @@
 """Live events: one look at the store a second for all who listen, and none when nobody does."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ import msgspec
 from dibs.errors import DibsError
 from dibs.http.service import shown
 from dibs.http.service.batches import TooMany
+from dibs.http.service.counting import SHARE
 from dibs.http.service.data import Event
 from dibs.job import Filter
 
@@ -56,6 +58,8 @@ class News:
         self._looking: asyncio.Task[None] | None = None
         self._last: dict[Key, bytes] = {}
         self._reported: deque[UUID] = deque(maxlen=1_000)
+        self._ended_since = service.clock()
+        self._ended_again = 0.0
         self.every = EVERY
 
     async def listen(self, job: UUID | None = None, flow: UUID | None = None) -> AsyncIterator[Event]:
@@ -97,13 +101,11 @@ class News:
                 me.tell(key, event)
 
     async def _look_for_ever(self) -> None:
-        since = self._service.clock()
+        self._ended_since, self._ended_again = self._service.clock(), 0.0
         while self._listeners:
-            now = self._service.clock()
             # While the store is away nothing is told: those who listen hear of it when it is back.
             with suppress(DibsError):
-                self._tell([*await self._changed(), *await self._ended(since)])
-            since = now
+                self._tell([*await self._changed(), *await self._ended()])
             await asyncio.sleep(self.every)
         self._last.clear()
 
@@ -158,10 +160,17 @@ class News:
         redaction, now = await service.redaction(), service.clock()
         return [_event("job", str(job.id), shown.row(redaction.job(job), now)) for job in page.jobs]
 
-    async def _ended(self, since: datetime) -> list[tuple[Key, Event]]:
-        """The jobs that ended since the last look, as far as they are few enough to name."""
-        store = await self._service.store()
-        page = await store.find(Filter(finished_since=since - MARGIN), limit=ENDED)
+    async def _ended(self) -> list[tuple[Key, Event]]:
+        """The jobs that ended since the last look, as far as they are few enough to name.
+
+        Not every store finds them without looking at all that ended: the longer a look took, the later comes the next.
+        """
+        started = time.monotonic()
+        if started < self._ended_again:
+            return []
+        since, self._ended_since = self._ended_since, self._service.clock()
+        page = await (await self._service.store()).find(Filter(finished_since=since - MARGIN), limit=ENDED)
+        self._ended_again = time.monotonic() + (time.monotonic() - started) * SHARE
         fresh = [job for job in page.jobs if job.id not in self._reported]
         self._reported.extend(job.id for job in fresh)
         if not fresh:

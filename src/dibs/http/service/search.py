@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 import msgspec
@@ -22,7 +23,7 @@ STEP = 500
 """How many jobs are read at once."""
 LOOKED_AT = 5_000
 """How many jobs are looked at for one page of a search."""
-GROUPED = 10_000
+GROUPED = 5_000
 """How many failed jobs are looked at to group them, the newest."""
 
 Matches = Callable[[Job], bool]
@@ -111,6 +112,7 @@ async def find(
 # --- failures -------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=10_000)
 def common(error: str) -> str:
     """What an error has in common with its like: its first line, without numbers, ids and what stands in quotes."""
     return shown.cut(_VARIABLE.sub("…", error.partition("\n")[0]), 200)

@@ -1,111 +1,41 @@
 """The service: everything that the API and the dashboard show and do."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from dibs import why as reasons
-from dibs.admin import LOOKED_AT, Admin
-from dibs.app import App
-from dibs.clock import Clock, system_clock
-from dibs.errors import ConfigurationError, DibsError
-from dibs.flow import FlowHandle
+from dibs.admin import LOOKED_AT
 from dibs.http.service import data, search, shown
-from dibs.http.service.audit import Audit
-from dibs.http.service.batches import Batches, change_of
-from dibs.http.service.counting import Glance
+from dibs.http.service.batches import change_of
+from dibs.http.service.core import NotFound
 from dibs.http.service.news import News
+from dibs.http.service.planned import Planned
 from dibs.http.service.tallies import (
     findings,
     overview,
     queue_shown,
     samples_shown,
-    tally,
     task_shown,
 )
-from dibs.job import Filter, FlowState, Job, NewJob, QueueCounts, State
+from dibs.job import Filter, Job, QueueCounts, State
 from dibs.limiting import RunTimeLimits, limit_in_words
-from dibs.opened import Opened
 from dibs.overview import queues_of
-from dibs.redaction import Redaction
-from dibs.schedules import Schedules
 from dibs.scope import Rate
-from dibs.store import Store
-from dibs.stores import open_store
-from dibs.task import Tasks
 from dibs.telemetry import asks, series
 from dibs.telemetry.series import Series
 
-
-class NotFound(DibsError, LookupError):
-    """There is no such thing."""
+__all__ = ["NotFound", "Service"]
 
 
-class Service:
+RECENTLY = timedelta(minutes=10)
+"""What rates are measured over."""
+
+
+class Service(Planned):
     """One store, seen and changed by operators. Every change is in the audit trail, with who did it."""
-
-    def __init__(
-        self,
-        app: App | None = None,
-        *,
-        url: str | None = None,
-        store: Store | None = None,
-        clock: Clock = system_clock,
-        redact: Iterable[str] = (),
-    ) -> None:
-        """Of an app, whose tasks check what is enqueued and say what is secret, or of any store.
-
-        ``redact``: names of arguments that are never shown, besides those that the app marks.
-        """
-        if app is None and url is None and store is None:
-            raise ConfigurationError("a service needs an app, a URL or a store")
-        self.app = app
-        self.url = url if url is not None else "" if app is None else app.url
-        self.clock = clock
-        self._given = store
-        self._opened = Opened(self._open)
-        self._own = Redaction.of(redact).plus(Redaction() if app is None else app.redaction)
-        self._hidden = Glance(self._told_by_workers, clock, least=10.0)
-        self._counts = Glance(self._look_at_counts, clock)
-        self._tasks = Glance(self._look_at_tasks, clock, least=1.0)
-        self.audit_trail = Audit(self.store)
-        self.batch_runner = Batches(self.store, clock, self.redaction, self.audit_trail, self._changed)
-        self.news = News(self)
-
-    # --- the store ------------------------------------------------------------------------------------------
-
-    async def store(self) -> Store:
-        """The store, set up on first use."""
-        if self._given is not None:
-            return self._given
-        if self.app is not None and self.url == self.app.url:
-            return await self.app.store()
-        return await self._opened.here()
-
-    def _open(self) -> Store:
-        return open_store(self.url, clock=self.clock)
-
-    async def admin(self) -> Admin:
-        return Admin(await self.store(), self.clock)
-
-    async def close(self) -> None:
-        """End what runs in the background."""
-        await self.news.close()
-        await self.batch_runner.close()
-        await self._opened.close()
-
-    async def redaction(self) -> Redaction:
-        """What is hidden: by the app, by whoever made this service, and by the apps of the workers that are there."""
-        told, _ = await self._hidden.get()
-        return self._own.plus(told)
-
-    async def _told_by_workers(self) -> Redaction:
-        return await (await self.admin()).redaction()
-
-    def _changed(self) -> None:
-        self._counts.forget()
-        self._tasks.forget()
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
@@ -138,19 +68,6 @@ class Service:
         self._changed()
         await self.audit_trail.write(actor, "enqueue", f"task {given.task}, job {sent.id}", int(sent.created))
         return data.Sent(id=sent.id, created=sent.created)
-
-    def _new(self, given: data.NewJobGiven | data.ScheduleGiven) -> NewJob:
-        """What is not said is as the task says, or as usual."""
-        said = {
-            field: value
-            for field in ("queue", "priority", "max_attempts", "key", "run_at", "expires_at", "limit_key")
-            if (value := getattr(given, field, None)) is not None
-        }
-        known = None if self.app is None else self.app.tasks.by_name.get(given.task)
-        if known is None:
-            return NewJob(task=given.task, args=given.args, **said)
-        args, named = known.signature.unpack(given.args)
-        return known.options(**said).job(*args, **named)
 
     async def change_one(self, id: UUID, given: data.BatchGiven, actor: str) -> data.Outcome:
         """One job. ``which`` of what is given does not count."""
@@ -187,7 +104,9 @@ class Service:
         return data.AuditPage(entries=await self.audit_trail.entries(limit))
 
     async def failures(self, which: data.JobFilter = data.JobFilter()) -> data.Failures:  # noqa: B008 - it is frozen
-        """Failed jobs by error."""
+        """Failed jobs by error; without a filter perhaps as they were seconds ago, where there are many."""
+        if which == data.JobFilter():
+            return (await self._failures.get())[0]
         return await search.failures(await self.store(), which, await self.redaction())
 
     # --- everything at a glance -----------------------------------------------------------------------------
@@ -196,21 +115,18 @@ class Service:
         """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago."""
         return await self._counts.get()
 
-    async def _look_at_counts(self) -> list[QueueCounts]:
-        return await (await self.store()).counts()
-
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
         counts, at = await self.counts()
         workers = await (await self.admin()).workers()
-        measured = await self.series(timedelta(minutes=10))
+        measured = await self.series(RECENTLY)
         limits, queues = await self._limits().list(), queues_of(counts, workers)
         listed = await self._schedules().list(ticks=1)
         return overview(
             now=self.clock(),
             counted_at=at,
             url=self.url,
-            queues=[queue_shown(one, [shown.limit(limit) for limit in limits]) for one in queues],
+            queues=[queue_shown(one, [shown.limit(limit) for limit in limits], measured) for one in queues],
             workers=workers,
             series=measured,
             findings=findings(queues, workers, listed, limits, self.clock()),
@@ -228,9 +144,6 @@ class Service:
             for name in sorted(names)
         ]
 
-    async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
-        return await tally(await self.store())
-
     async def series(self, span: timedelta) -> Series:
         """What workers recorded in so much time until now."""
         return await series.samples(await self.store(), span)
@@ -245,14 +158,16 @@ class Service:
         """Every queue that has jobs, settings or a live worker."""
         counts, _ = await self.counts()
         workers = await (await self.admin()).workers()
-        limits = await self.limits()
-        return [queue_shown(one, limits) for one in queues_of(counts, workers)]
+        limits, measured = await self.limits(), await self.series(RECENTLY)
+        return [queue_shown(one, limits, measured) for one in queues_of(counts, workers)]
 
     async def queue(self, name: str) -> data.QueueShown:
         """One of them."""
-        for one in await self.queues():
-            if one.name == name:
-                return one
+        for _ in range(2):
+            for one in await self.queues():
+                if one.name == name:
+                    return one
+            self._counts.forget()  # it may be new since they were counted
         raise NotFound(f"there is no queue {name}: it has no jobs, no settings and no worker")
 
     async def pause(self, queue: str, actor: str) -> None:
@@ -291,10 +206,6 @@ class Service:
     def _limits(self) -> RunTimeLimits:
         return RunTimeLimits(self.store, {} if self.app is None else self.app.tasks.limits)
 
-    async def _done(self, actor: str, action: str, target: str, count: int | None = None) -> None:
-        self._changed()
-        await self.audit_trail.write(actor, action, target, count)
-
     # --- workers --------------------------------------------------------------------------------------------
 
     async def workers(self) -> list[data.WorkerShown]:
@@ -321,89 +232,16 @@ class Service:
         await asks.ask_to_stop(await self.store(), worker, actor)
         await self._done(actor, "ask to stop", f"worker {worker}")
 
-    # --- schedules ------------------------------------------------------------------------------------------
-
-    def _schedules(self) -> Schedules:
-        return Schedules(self.store, Tasks() if self.app is None else self.app.tasks)
-
-    async def schedules(self, ticks: int = 3) -> list[data.ScheduleShown]:
-        """Every schedule, with its next ticks."""
-        redaction = await self.redaction()
-        return [shown.schedule(one, redaction) for one in await self._schedules().list(ticks=ticks)]
-
-    async def schedule(self, name: str, ticks: int = 10) -> data.ScheduleShown:
-        """One schedule, with more of its ticks, and its last job."""
-        schedules = self._schedules()
-        one = await schedules.get(name, ticks=ticks)
-        return shown.schedule(one, await self.redaction(), await schedules.last_job(one))
-
-    async def put_schedule(self, name: str, given: data.ScheduleGiven, actor: str) -> data.ScheduleShown:
-        """Store a schedule, in place of one of that name that is stored."""
-        rhythm: dict[str, Any] = {
-            "cron": given.cron,
-            "every": given.every,
-            "zone": given.zone,
-            "jitter": given.jitter,
-            "missed": given.missed,
-            "overlap": given.overlap,
-            "starts_at": given.starts_at,
-            "ends_at": given.ends_at,
-        }
-        await self._schedules().add(name, self._new(given), paused=given.paused, replace=True, **rhythm)
-        await self._done(actor, "put schedule", f"schedule {name}")
-        return await self.schedule(name)
-
-    async def remove_schedule(self, name: str, actor: str) -> None:
-        await self._schedules().remove(name)
-        await self._done(actor, "remove schedule", f"schedule {name}")
-
-    async def pause_schedule(self, name: str, actor: str) -> None:
-        await self._schedules().pause(name)
-        await self._done(actor, "pause schedule", f"schedule {name}")
-
-    async def resume_schedule(self, name: str, actor: str) -> None:
-        await self._schedules().resume(name)
-        await self._done(actor, "resume schedule", f"schedule {name}")
-
-    async def run_schedule(self, name: str, actor: str) -> data.Sent:
-        """Enqueue its job now."""
-        handle = await self._schedules().run(name)
-        await self._done(actor, "run schedule", f"schedule {name}, job {handle.id}", int(handle.created))
-        return data.Sent(id=handle.id, created=handle.created)
-
-    # --- flows ----------------------------------------------------------------------------------------------
-
-    async def flows(
-        self, states: Sequence[FlowState] = (), after: UUID | None = None, limit: int = 50
-    ) -> data.FlowPage:
-        """Some of the flows, newest first."""
-        page = await (await self.store()).flows(states or None, after, limit)
-        return data.FlowPage(flows=tuple(shown.flow_row(flow) for flow in page.flows), after=page.after)
-
-    async def flow(self, id: UUID) -> data.FlowDetail:
-        """A flow with its steps and what each of them needs."""
-        store = await self.store()
-        flow = await store.flow(id)
-        if flow is None:
-            raise NotFound(f"there is no flow {id}: it never was, or its jobs were deleted or pruned")
-        page = await store.find(Filter(flows=(id,)), limit=shown.STEPS)
-        return shown.flow_detail(flow, page.jobs, self.clock(), await self.redaction())
-
-    async def change_flow(self, id: UUID, verb: str, actor: str, *, force: bool = False) -> data.Outcome:
-        """``cancel``, ``retry`` (what failed or was cancelled) or ``restart`` (all of it)."""
-        await self.flow(id)
-        handle = FlowHandle(id, False, self.store)
-        match verb:
-            case "cancel":
-                count = int(await handle.cancel(force=force))
-            case "retry":
-                count = await handle.retry()
-            case _:
-                count = await handle.restart()
-        await self._done(actor, f"{verb} flow", f"flow {id}", count)
-        return data.Outcome(changed=count)
-
     # --- events ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def news(self) -> News:
+        return News(self)
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        await self.news.close()
+        await super().close()
 
     def events(self, job: UUID | None = None, flow: UUID | None = None) -> AsyncIterator[data.Event]:
         """What changes, as it changes: counts, workers, jobs that ended, batches; and one job or flow, if named."""

@@ -53,11 +53,13 @@ def task_shown(
         queued=states.get(State.QUEUED, 0),
         running=states.get(State.RUNNING, 0),
         complete=complete,
+        throughput=_throughput(figures, series),
         **figured(figures),
     )
 
 
-def queue_shown(one: Queue, limits: Iterable[data.LimitShown]) -> data.QueueShown:
+def queue_shown(one: Queue, limits: Iterable[data.LimitShown], series: Series) -> data.QueueShown:
+    figures = series.queues.get(one.name, Figures())
     return data.QueueShown(
         name=one.name,
         paused=one.paused,
@@ -69,6 +71,9 @@ def queue_shown(one: Queue, limits: Iterable[data.LimitShown]) -> data.QueueShow
         oldest_due=one.oldest_due,
         workers=one.workers,
         limits=tuple(limit for limit in limits if limit.queue == one.name),
+        throughput=_throughput(figures, series),
+        runtime=percentiles(figures.ran),
+        latency=percentiles(figures.waited),
     )
 
 
@@ -84,8 +89,8 @@ def overview(
 ) -> data.Overview:
     states = {state: sum(queue.states[state] for queue in queues) for state in State}
     oldest = [queue.oldest_due for queue in queues if queue.oldest_due is not None]
-    total, seconds = series.total, (series.until - series.since).total_seconds()
-    ended = total.succeeded + total.failed + total.cancelled
+    total = series.total
+    ended = _ended(total)
     return data.Overview(
         at=now,
         counted_at=counted_at,
@@ -98,7 +103,7 @@ def overview(
         queues=tuple(queues),
         workers_live=sum(worker.live for worker in workers),
         workers_lost=sum(not worker.live and worker.running > 0 for worker in workers),
-        throughput=ended / seconds if total.started and seconds else None,
+        throughput=_throughput(total, series),
         failing=total.failed / ended if ended else None,
         runtime=percentiles(total.ran),
         latency=percentiles(total.waited),
@@ -133,6 +138,16 @@ def _no_room(limit: SetLimit) -> bool:
 
 def percentiles(times: Times) -> data.Percentiles:
     return data.Percentiles(p50=times.quantile(0.5), p90=times.quantile(0.9), p99=times.quantile(0.99))
+
+
+def _ended(figures: Figures) -> int:
+    return figures.succeeded + figures.failed + figures.cancelled
+
+
+def _throughput(figures: Figures, series: Series) -> float | None:
+    """Jobs that ended, a second; None where workers told nothing."""
+    seconds = (series.until - series.since).total_seconds()
+    return _ended(figures) / seconds if figures.started and seconds else None
 
 
 def figured(figures: Figures) -> dict[str, Any]:

@@ -49,6 +49,14 @@ class LimitGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate: RateGiven | None = None
 
 
+class Percentiles(Value, frozen=True, kw_only=True):
+    """In seconds; null if nothing was measured."""
+
+    p50: float | None
+    p90: float | None
+    p99: float | None
+
+
 class QueueShown(Value, frozen=True, kw_only=True):
     """A queue, counted."""
 
@@ -63,6 +71,11 @@ class QueueShown(Value, frozen=True, kw_only=True):
     workers: tuple[str, ...]
     """The live workers that serve it."""
     limits: tuple[LimitShown, ...]
+    throughput: float | None
+    """Jobs ended per second, over the last minutes; null if no worker told."""
+    runtime: Percentiles
+    latency: Percentiles
+    """How long jobs were due before they were started."""
 
 
 class OrderGiven(Given, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,14 +117,6 @@ class WorkerShown(Value, frozen=True, kw_only=True):
     """Those that it holds, longest first, the first fifty."""
 
 
-class Percentiles(Value, frozen=True, kw_only=True):
-    """In seconds; null if nothing was measured."""
-
-    p50: float | None
-    p90: float | None
-    p99: float | None
-
-
 class TaskShown(Value, frozen=True, kw_only=True):
     """A task: what is there of it now, and what workers measured."""
 
@@ -130,6 +135,8 @@ class TaskShown(Value, frozen=True, kw_only=True):
     failed: int
     retried: int
     cancelled: int
+    throughput: float | None
+    """Jobs ended per second, over the last hour."""
     runtime: Percentiles
     latency: Percentiles
     """How long jobs were due before they were started."""
