@@ -91,7 +91,6 @@ KNOWN_BY_STORIES = (
     "RunningStepsAreNotAsked",
     "RequeueForgetsTheNeeds",
     "StepsAreAddedAfterTheEnd",
-    "RankIsIgnored",
     "WindowsEndWithTheirJob",
     "DebounceWithoutCap",
     "ReplaceTouchesRunningJobs",
