@@ -15,6 +15,7 @@ from dibs.errors import StoreUnavailable
 from dibs.http import Site
 from dibs.http.service import Service, batches
 from dibs.http.service.data import BatchState
+from dibs.http.service.pace import Pace
 from dibs.job import NewJob
 from tests.web.serving import client, site
 
@@ -213,6 +214,21 @@ async def test_a_hundred_entries_more_than_are_kept_are_forgotten(desk: Desk, mo
         await desk.service.audit_trail.write("ada", "test", f"thing {number}")
     entries = await desk.audit()
     assert len(entries) == 30 and entries[-1]["target"] == "thing 59", "trimmed at the fiftieth"
+
+
+def paced(fixed: float, each: float) -> int:
+    """The size of a step that is found where one costs that much, and each job in it so much."""
+    pace = Pace()
+    for _ in range(30):
+        pace.learn(pace.chunk, fixed + each * pace.chunk)
+    return pace.chunk
+
+
+def test_steps_grow_where_that_saves_work_and_stay_small_where_it_does_not() -> None:
+    assert paced(fixed=0.0, each=0.00004) == 250, "Redis: a step costs what its jobs cost"
+    assert paced(fixed=0.001, each=0.00004) == 250
+    assert paced(fixed=0.09, each=0.00003) == 4_000, "PostgreSQL: looking for them costs most"
+    assert paced(fixed=0.3, each=0.0003) == 500, "no step takes longer than half a second"
 
 
 @pytest.mark.parametrize("store", ["sqlite"])

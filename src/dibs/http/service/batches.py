@@ -16,6 +16,7 @@ from dibs.errors import DibsError, Refused, StoreUnavailable
 from dibs.http.service import search
 from dibs.http.service.audit import Audit, trim
 from dibs.http.service.data import Batch, BatchGiven, BatchState, JobFilter, Verb
+from dibs.http.service.pace import CHUNK, Pace
 from dibs.ids import new_id
 from dibs.job import Cancel, Change, Changed, Delete, Filter, Reprioritise, Requeue, Reschedule
 from dibs.limits import clean
@@ -28,10 +29,9 @@ KEPT = 100
 """The newest batches that are kept to be looked at."""
 AT_ONCE = 8
 """So many batches run at once in one process."""
-CHUNK = 250
-"""How many jobs one step changes: short enough that no claim has to wait for it noticeably."""
 SHARE = 0.08
 """The share of its time in which a batch works; the rest of it, it leaves the store to others."""
+LONGEST_REST = 2.0
 UNCONFIRMED = 100
 """More jobs than that have to be confirmed."""
 COUNTED = 100_000
@@ -257,26 +257,29 @@ class Batches:
         which = _until((await store.kept(())).now, search.store_filter(given.which, everything=given.everything))
         matches = search.matcher(given.which)
         if matches is not None:
+            started = time.monotonic()
             async for jobs, _ in search.walk(store, _narrowed(which, change)):
+                await self._rest(time.monotonic() - started)
                 ids = tuple(job.id for job in jobs if matches(redaction.job(job)))
                 for at in range(0, len(ids), CHUNK):
-                    yield (await self._step(admin, Filter(ids=ids[at : at + CHUNK]), change, None)).count
+                    yield (await self._step(admin, Filter(ids=ids[at : at + CHUNK]), change, None, Pace())).count
+                started = time.monotonic()
             return
-        after: UUID | None = None
+        after, pace = None, Pace()
         while True:
-            changed = await self._step(admin, which, change, after)
+            changed = await self._step(admin, which, change, after, pace)
             yield changed.count
             after = changed.after
             if after is None:
                 return
 
-    async def _step(self, admin: Admin, which: Filter, change: Change, after: UUID | None) -> Changed:
+    async def _step(self, admin: Admin, which: Filter, change: Change, after: UUID | None, pace: Pace) -> Changed:
         """One step, and the pause after it in which others have the store to themselves."""
         until, pause = time.monotonic() + PATIENCE, 0.1
         while True:
             started = time.monotonic()
             try:
-                changed = await admin.apply(which, change, after=after, limit=CHUNK)
+                changed = await admin.apply(which, change, after=after, limit=pace.chunk)
                 break
             except StoreUnavailable:  # doing a step again is harmless: what it did is not found again
                 if started >= until:
@@ -284,8 +287,12 @@ class Batches:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
         took = time.monotonic() - started
-        await asyncio.sleep(min(2.0, took * (1 - self.share) / self.share))
+        pace.learn(changed.count, took)
+        await self._rest(took)
         return changed
+
+    async def _rest(self, worked: float) -> None:
+        await asyncio.sleep(min(LONGEST_REST, worked * (1 - self.share) / self.share))
 
     # --- telling --------------------------------------------------------------------------------------------
 
