@@ -115,6 +115,10 @@ create table dibs.scope (
     primary key (kind, name)
 );
 
+-- Empty. A claim holds it in row share mode, a change of limits in exclusive mode, until their transactions end: so whoever
+-- begins to count finds all that was claimed before, and nobody claims without knowing of the limit.
+create table dibs.gate ();
+
 -- What is used of a limit, for each key of its own where it is one of keys (else the key is empty).
 create table dibs.bucket (
     kind text collate "C",
