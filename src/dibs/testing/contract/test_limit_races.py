@@ -85,7 +85,8 @@ async def test_claimers_that_race_never_exceed_a_limit(store: Store, lab: Lab) -
     for number in range(40):
         names = [f"{number}.{n}" for n in range(8)]
         await at_once(
-            lab, [partial(claimer, handle, name, observer, lab.now) for handle, name in zip(handles, names, strict=True)]
+            lab,
+            [partial(claimer, handle, name, observer, lab.now) for handle, name in zip(handles, names, strict=True)],
         )
         observer.all_expired()
         await lab.advance(LEASE.total_seconds())
