@@ -6,7 +6,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from dibs.job import Enqueued, NewJob, OnConflict
+from dibs.job import Enqueued, Filter, NewJob, OnConflict
 from dibs.outcome import Succeeded
 from dibs.scope import Limit, Rate, Scope
 from dibs.transaction import enqueue_in_async
@@ -53,6 +53,19 @@ async def test_windows_that_are_over_are_forgotten(url: str) -> None:
         await lab.advance(1)
         await sql.execute("select dibs.prune()")
         assert await sql.fetchval("select count(*) from dibs.key_window") == 0
+
+
+async def test_a_deleted_job_that_comes_again_under_its_id_has_no_window_but_its_own(url: str) -> None:
+    async with opened(url) as store:
+        first = NewJob(task="t", key="k", unique_for=SECOND * 60)
+        await store.enqueue([first])
+        await store.delete(Filter(ids=(first.id,)))
+        again = NewJob(task="t", key="other", id=first.id)
+        free = NewJob(task="t", key="k")
+        assert await store.enqueue([again, free]) == [Enqueued(first.id, True), Enqueued(free.id, True)]
+        await store.delete(Filter(everything=True))
+        assert await store.enqueue([first]) == [Enqueued(first.id, True)]
+        assert await store.enqueue([NewJob(task="t", key="k")]) == [Enqueued(first.id, False)]
 
 
 async def test_a_transaction_of_the_caller_takes_all_of_it(url: str) -> None:
@@ -110,7 +123,7 @@ async def test_a_claim_that_has_not_committed_counts_for_a_limit_that_comes_afte
         await transaction.start()
         await claimer.execute("select dibs.claim('default', 'w', 2)")
         setting = asyncio.ensure_future(store.limit(QUEUE, Limit(concurrency=2)))
-        waits = "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
+        waits = "select exists (select from pg_locks where relation = 'dibs.gate'::regclass and not granted)"
         await until(lambda: sql.fetchval(waits))
         await transaction.commit()
         await setting

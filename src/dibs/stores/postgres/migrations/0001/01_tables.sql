@@ -115,6 +115,10 @@ create table dibs.scope (
     primary key (kind, name)
 );
 
+-- Empty. A claim holds it in row share mode, a change of limits in exclusive mode, until their transactions end: so whoever
+-- begins to count finds all that was claimed before, and nobody claims without knowing of the limit.
+create table dibs.gate ();
+
 -- What is used of a limit, for each key of its own where it is one of keys (else the key is empty).
 create table dibs.bucket (
     kind text collate "C",
@@ -128,13 +132,14 @@ create table dibs.bucket (
 -- Which jobs were claimed under a limit of concurrency. A row counts while its job runs with that epoch and a valid lease;
 -- those that do not are dropped when the number of rows comes up to the limit, so nobody who ends a job has to.
 create table dibs.slot (
-    kind text collate "C",
-    name text collate "C",
-    key text collate "C",
-    job uuid,
-    epoch integer not null,
-    primary key (kind, name, key, job)
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    key text collate "C" not null,
+    job uuid not null,
+    epoch integer not null
 );
+-- Serves claims under a limit that may be full. A job that is claimed again has a second row until the first is dropped.
+create index slot_use on dibs.slot (kind, name, key);
 
 -- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
 create table dibs.need (

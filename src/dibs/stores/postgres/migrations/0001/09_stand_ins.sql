@@ -1,11 +1,9 @@
 -- For each job of an enqueue call, in order, the job that stands for it: itself if it is among the fresh ones, one
--- that has its id, the unfinished one that has its key, or one whose time to be unique is not over. Returns nothing at all if one of them has gone meanwhile:
--- then its key is free, and the insert is to be tried again.
-create function dibs.stand_ins(ids uuid[], queues text[], keys text[], fresh uuid[], moment timestamptz)
+-- that has its id, the unfinished one that has its key, or the one that keeps the key busy (`holders`, where there are keys).
+-- Returns nothing at all if one of them has gone meanwhile: then its key is free, and the insert is to be tried again.
+create function dibs.stand_ins(ids uuid[], queues text[], keys text[], holders uuid[], fresh uuid[])
 returns table (id uuid, created boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -14,7 +12,7 @@ declare
 begin
     with item as (
         select *, row_number() over (partition by item.id order by item.place) as nth
-        from unnest(ids, queues, keys) with ordinality as item (id, queue, key, place)
+        from unnest(ids, queues, keys, holders) with ordinality as item (id, queue, key, holder, place)
     ), resolved as (
         select
             item.place,
@@ -23,7 +21,7 @@ begin
                 (select job.id from dibs.job where job.id = item.id),
                 (select finished.id from dibs.finished where finished.id = item.id),
                 (select job.id from dibs.job where job.queue = item.queue and job.key = item.key),
-                case when item.key is not null then dibs.window_holder(item.queue, item.key, moment) end
+                item.holder
             ) as id
         from item left join unnest(fresh) as added (id) on added.id = item.id
     )

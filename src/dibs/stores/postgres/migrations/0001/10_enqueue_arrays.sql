@@ -11,12 +11,17 @@ create function dibs.enqueue_arrays(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
     fresh uuid[] := '{}';
-    -- Those that are not to be stored: their id is known as finished, or their key is busy beyond the end of its job.
+    -- For each job, the one that keeps its key busy beyond its own end.
+    holders uuid[];
+    -- Those whose id is known as finished.
     barred uuid[] := '{}';
     named constant text[] := array_remove(keys, null);
     stored uuid[];
@@ -41,12 +46,17 @@ begin
         end if;
     end if;
     loop
+        if named <> '{}' then
+            holders := dibs.window_holders(ids, queues, keys, moment);
+        end if;
         -- Two calls with the same keys take them in the same order, so they cannot deadlock.
         with item as (
             select * from unnest(
-                ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas, expiries, limit_keys, unique_fors
+                ids, queues, tasks, args, priorities, run_ats, max_attempts, keys, metas, expiries, limit_keys, unique_fors,
+                holders
             ) with ordinality as item (
-                id, queue, task, args, priority, run_at, max_attempts, key, meta, expires_at, limit_key, unique_for, place
+                id, queue, task, args, priority, run_at, max_attempts, key, meta, expires_at, limit_key, unique_for,
+                holder, place
             )
         ), added as (
             insert into dibs.job (
@@ -58,7 +68,7 @@ begin
                 item.max_attempts, item.key, item.meta, item.expires_at, item.limit_key,
                 moment + dibs.exactly(item.unique_for)
             from item
-            where barred = '{}' or item.id <> all (barred)
+            where item.holder is null and item.id <> all (barred)
             order by item.queue, item.key nulls first, case when item.key is null then item.id end, item.place
             on conflict do nothing
             returning job.id, job.queue, job.run_at
@@ -72,29 +82,38 @@ begin
         select array_agg(finished.id) into known
         from unnest(stored) as added (id)
         cross join lateral (select finished.id from dibs.finished where finished.id = added.id limit 1) as finished;
-        if named <> '{}' then
-            -- Likewise for a key whose job has finished.
-            known := known || dibs.in_window(ids, queues, keys, moment);
+        if known is not null then
+            delete from dibs.job where job.id = any (known);
+            stored := array(select unnest(stored) except select unnest(known));
+            barred := barred || known;
         end if;
-        if coalesce(known, '{}') = '{}' then
-            fresh := fresh || stored;
-        else
-            delete from dibs.job where job.id = any (known) and job.id = any (stored);
-            fresh := fresh || array(select unnest(stored) except select unnest(known));
+        if named <> '{}' and stored <> '{}' then
+            -- Likewise for a key whose job has come and finished since it was looked up.
+            holders := dibs.window_holders(ids, queues, keys, moment);
+            known := array(
+                select item.id from unnest(ids, holders) as item (id, holder)
+                where item.holder is not null and item.id = any (stored)
+            );
+            if known <> '{}' then
+                delete from dibs.job where job.id = any (known);
+                stored := array(select unnest(stored) except select unnest(known));
+            end if;
         end if;
-        barred := coalesce(known, '{}');
+        fresh := fresh || stored;
 
         if cardinality(fresh) = cardinality(ids) then
             return query select added.id, true, false from unnest(ids) as added (id);
             exit;
         end if;
-        return query select *, false from dibs.stand_ins(ids, queues, keys, fresh, moment);
+        return query select *, false from dibs.stand_ins(ids, queues, keys, holders, fresh);
         exit when found;
     end loop;
     if unique_fors is not null then
         insert into dibs.key_window (queue, key, job, until)
         select job.queue, job.key, job.id, job.unique_until
-        from dibs.job where job.id = any (fresh) and job.unique_until is not null;
+        from dibs.job where job.id = any (fresh) and job.unique_until is not null
+        -- One that was deleted and comes again under its id.
+        on conflict (queue, key, job) do update set until = excluded.until;
     end if;
     if wake and due is not null then
         perform dibs.wake(due);

@@ -49,7 +49,7 @@ begin
                         due := due || queues[place];
                     end if;
                 elsif not exists (select from dibs.job where job.id = stand_ins[place])
-                    and dibs.window_holder(queues[place], keys[place], moment) is null then
+                    and dibs.window_holders(ids[place:place], queues[place:place], keys[place:place], moment) = '{null}' then
                     raise 'a job that was to be changed is over' using errcode = 'DIBS1';
                 end if;
             end loop;

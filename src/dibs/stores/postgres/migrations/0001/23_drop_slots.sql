@@ -11,30 +11,41 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    ended uuid[];
+    void tid[];
+    late uuid[];
+    late_at tid[];
 begin
-    with late as materialized (
-        select job.id
-        from unnest(kinds, names, keys) as item (kind, name, key)
-        join dibs.slot on slot.kind = item.kind and slot.name = item.name and slot.key = item.key
-        join dibs.job on job.id = any (array[slot.job]) and job.epoch = slot.epoch and job.locked_until <= moment
-        for update of job skip locked
-    ), touched as (
-        update dibs.job set locked_until = job.locked_until from late where job.id = any (array[late.id])
-        returning job.id
-    )
-    select array_agg(touched.id) into ended from touched;
+    select
+        array_agg(held.spot) filter (where job.id is null), array_agg(job.id) filter (where job.locked_until <= moment),
+        array_agg(held.spot) filter (where job.locked_until <= moment)
+    into void, late, late_at
+    from unnest(kinds, names, keys) as item (kind, name, key)
+    cross join lateral (
+        select slot.ctid as spot, slot.job, slot.epoch from dibs.slot
+        where slot.kind = item.kind and slot.name = item.name and slot.key = item.key offset 0
+    ) as held
+    left join dibs.job on job.id = any (array[held.job]) and job.epoch = held.epoch and job.locked_until is not null;
+    if late is not null then
+        with free as materialized (
+            select job.id from dibs.job where job.id = any (late) and job.locked_until <= moment
+            for update skip locked
+        ), touched as (
+            update dibs.job set locked_until = job.locked_until from free where job.id = any (array[free.id])
+            returning job.id
+        )
+        select void || array_agg(item.spot) into void
+        from unnest(late, late_at) as item (id, spot) join touched on touched.id = item.id;
+    end if;
     with gone as (
-        delete from dibs.slot using unnest(kinds, names, keys) as item (kind, name, key)
-        where slot.kind = item.kind and slot.name = item.name and slot.key = item.key
-            and (slot.job = any (ended) or not exists (
-                select from dibs.job
-                where job.id = slot.job and job.epoch = slot.epoch and job.locked_until is not null
-            ))
+        delete from dibs.slot where slot.ctid = any (void)
         returning slot.kind, slot.name, slot.key
     )
     update dibs.bucket set slots = bucket.slots - counted.many
     from (select kind, name, key, count(*)::integer as many from gone group by kind, name, key) as counted
-    where bucket.kind = counted.kind and bucket.name = counted.name and bucket.key = counted.key;
+    cross join lateral (
+        select known.ctid as spot from dibs.bucket as known
+        where known.kind = counted.kind and known.name = counted.name and known.key = counted.key limit 1
+    ) as found
+    where bucket.ctid = found.spot;
 end
 $$;

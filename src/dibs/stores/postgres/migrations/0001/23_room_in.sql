@@ -11,18 +11,13 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 #variable_conflict use_column
-declare
-    names constant text[] := array(
-        select case when kind = 'task' then key else queue end
-        from unnest(kinds, keys) with ordinality as item (kind, key, place) order by place
-    );
-    own constant text[] := array(
-        select case when kind = 'key' then key else '' end
-        from unnest(kinds, keys) with ordinality as item (kind, key, place) order by place
-    );
 begin
     if counted then
-        perform dibs.drop_slots(kinds, names, own, moment);
+        perform dibs.drop_slots(
+            array_agg(item.kind), array_agg(case when item.kind = 'task' then item.key else queue end),
+            array_agg(case when item.kind = 'key' then item.key else '' end), moment
+        )
+        from unnest(kinds, keys) as item (kind, key);
     end if;
     return query
     select
@@ -36,8 +31,15 @@ begin
             )::integer end
         )),
         0, counted or scope.concurrency is null
-    from unnest(kinds, names, own, keys) as item (kind, name, own, key)
-    join dibs.scope on scope.kind = item.kind and scope.name = item.name
-    left join dibs.bucket on bucket.kind = item.kind and bucket.name = item.name and bucket.key = item.own;
+    from unnest(kinds, keys) as item (kind, key)
+    cross join lateral (
+        select * from dibs.scope
+        where scope.kind = item.kind and scope.name = case when item.kind = 'task' then item.key else queue end limit 1
+    ) as scope
+    left join lateral (
+        select * from dibs.bucket
+        where bucket.kind = item.kind and bucket.name = scope.name
+            and bucket.key = case when item.kind = 'key' then item.key else '' end limit 1
+    ) as bucket on true;
 end
 $$;

@@ -5,40 +5,53 @@ create function dibs.note_starts(
 ) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set enable_hashjoin = on
+set enable_hashjoin = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
     own dibs.scope;
+    used_keys text[];
+    used integer[];
+    known integer;
 begin
     for own in
         select scope.* from dibs.scope
         where (scope.kind in ('key', 'queue') and scope.name = note_starts.queue)
             or (scope.kind = 'task' and scope.name = any (tasks))
     loop
-        with start as materialized (
-            select case when own.kind = 'key' then item.key else '' end as key, item.id, item.epoch + 1 as epoch
-            from unnest(ids, epochs, tasks, keys) as item (id, epoch, task, key)
-            where case own.kind when 'task' then item.task = own.name when 'key' then item.key is not null else true end
-        ), slotted as (
+        if own.concurrency is not null then
             insert into dibs.slot (kind, name, key, job, epoch)
-            select own.kind, own.name, start.key, start.id, start.epoch
-            from start where own.concurrency is not null
-            on conflict (kind, name, key, job) do update set epoch = excluded.epoch
-            -- A row that was there has been locked for the update.
-            returning slot.key, slot.xmax = 0 as fresh
-        )
-        insert into dibs.bucket as known (kind, name, key, slots, full_at)
-        select
-            own.kind, own.name, counted.key, coalesce(fresh.many, 0), moment + counted.many * own.apart
-        from (select start.key, count(*) as many from start group by start.key) as counted
-        left join (
-            select slotted.key, count(*) as many from slotted where slotted.fresh group by slotted.key
-        ) as fresh on fresh.key = counted.key
-        on conflict (kind, name, key) do update set
-            slots = known.slots + excluded.slots,
-            full_at = case when own.apart is not null
-                then greatest(known.full_at, moment) + dibs.exactly(excluded.full_at - moment) end;
+            select own.kind, own.name, case when own.kind = 'key' then item.key else '' end, item.id, item.epoch + 1
+            from unnest(ids, epochs, tasks, keys) as item (id, epoch, task, key)
+            where case own.kind when 'task' then item.task = own.name when 'key' then item.key is not null else true end;
+        end if;
+        select array_agg(counted.key), array_agg(counted.many) into used_keys, used
+        from (
+            select case when own.kind = 'key' then item.key else '' end as key, count(*)::integer as many
+            from unnest(tasks, keys) as item (task, key)
+            where case own.kind when 'task' then item.task = own.name when 'key' then item.key is not null else true end
+            group by 1
+        ) as counted;
+        update dibs.bucket set
+            slots = bucket.slots + case when own.concurrency is not null then counted.many else 0 end,
+            full_at = greatest(bucket.full_at, moment) + counted.many * own.apart
+        from unnest(used_keys, used) as counted (key, many) cross join lateral (
+            -- Written so that each is looked up, however few there were when the plan was made.
+            select known.ctid as spot from dibs.bucket as known
+            where known.kind = own.kind and known.name = own.name and known.key = counted.key limit 1
+        ) as found
+        where bucket.ctid = found.spot;
+        get diagnostics known = row_count;
+        if known < cardinality(used_keys) then
+            insert into dibs.bucket (kind, name, key, slots, full_at)
+            select
+                own.kind, own.name, counted.key, case when own.concurrency is not null then counted.many else 0 end,
+                moment + counted.many * own.apart
+            from unnest(used_keys, used) as counted (key, many)
+            on conflict (kind, name, key) do nothing;
+        end if;
     end loop;
 end
 $$;

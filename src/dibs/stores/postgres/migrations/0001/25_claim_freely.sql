@@ -1,7 +1,8 @@
 -- Takes the first jobs of a queue for a worker, lane by lane, for as long as every limit surely has room for all that are
--- found at once and none of them is over. What it leaves has to be judged one by one.
-create function dibs.claim_freely(queue text, worker text, max_jobs integer, lease interval, tasks text[])
-returns setof dibs.claimed
+-- found at once and none of them is over. What it leaves has to be judged one by one. `lanes` are known to the caller.
+create function dibs.claim_freely(
+    queue text, worker text, max_jobs integer, lease interval, tasks text[], lanes smallint[]
+) returns setof dibs.claimed
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -28,7 +29,7 @@ begin
         moment := dibs.clock();
     end if;
     while wanted > 0 loop
-        lane := dibs.next_lane(queue, lane, null);
+        lane := dibs.next_lane(queue, lane, lanes);
         exit when lane is null;
         select
             array_agg(due.spot), array_agg(due.id), array_agg(due.epoch), array_agg(due.task), array_agg(due.limit_key),

@@ -39,9 +39,7 @@ declare
     chosen uuid[];
     locked uuid[] := '{}';
 begin
-    if not pg_try_advisory_xact_lock_shared(dibs.gate()) then
-        perform pg_advisory_xact_lock_shared(dibs.gate());
-    end if;
+    lock table dibs.gate in row share mode;
     select
         coalesce(queue.lifo, false), coalesce(queue.paused, false), queue.ageing,
         array(select scope.kind from dibs.scope where scope.kind in ('key', 'queue') and scope.name = claim_lock.queue),
@@ -58,7 +56,7 @@ begin
     end if;
     while not stopped and cardinality(locked) < max_jobs loop
         if ageing is null then
-            lane := dibs.next_lane(queue, lane, null);
+            lane := dibs.next_lane(queue, lane, after_priority);
             exit when lane is null;
         end if;
         asked := max_jobs - cardinality(locked);

@@ -16,7 +16,7 @@ declare
     -- Whoever has limits of tasks already must not wait for others.
     may_wait boolean := exists (select from dibs.queue where queue.name = claim_in_steps.queue and queue.ageing is not null);
 begin
-    return query select * from dibs.claim_freely(queue, worker, max_jobs, lease, tasks);
+    return query select * from dibs.claim_freely(queue, worker, max_jobs, lease, tasks, after_priority);
     get diagnostics taken = row_count;
     wanted := wanted - taken;
     while wanted > 0 loop

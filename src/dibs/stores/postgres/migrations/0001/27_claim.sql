@@ -35,9 +35,7 @@ begin
         raise 'a % needs a worker and a lease from 1 second to 24 hours', 'claim' using errcode = 'invalid_parameter_value';
     end if;
     -- Whoever sets a limit waits for those who claim without one, so that it finds all that they have taken.
-    if not pg_try_advisory_xact_lock_shared(dibs.gate()) then
-        perform pg_advisory_xact_lock_shared(dibs.gate());
-    end if;
+    lock table dibs.gate in row share mode;
     select
         coalesce(queue.lifo, false), case when queue.paused then 0 else max_jobs end,
         queue.ageing is not null

@@ -22,7 +22,7 @@ begin
         or known is not distinct from wanted then
         return;
     end if;
-    perform pg_advisory_xact_lock(dibs.gate());
+    lock table dibs.gate in exclusive mode;
     select * into known from dibs.scope where scope.kind = wanted.kind and scope.name = wanted.name for update;
     if num_nonnulls(wanted.concurrency, wanted.starts) = 0 then
         delete from dibs.scope where scope.kind = wanted.kind and scope.name = wanted.name;

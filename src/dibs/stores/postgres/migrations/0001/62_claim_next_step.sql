@@ -19,9 +19,7 @@ declare
     full_queues text[] := '{}';
     full_keys text[] := '{}';
 begin
-    if not pg_try_advisory_xact_lock_shared(dibs.gate()) then
-        perform pg_advisory_xact_lock_shared(dibs.gate());
-    end if;
+    lock table dibs.gate in row share mode;
     loop
         select job.* into step from dibs.job
         where job.flow is not null and job.unmet = 0 and job.run_at <= moment
