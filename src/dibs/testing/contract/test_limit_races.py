@@ -65,8 +65,8 @@ async def claimer(store: Store, name: str, observer: Observer, now: datetime) ->
         claims = await take(store, random.randint(1, 4), worker=name)
         observer.took(claims)
         if n == 2:
-            # What a dead claimer of another round held has expired by the store's clock, which stands still in a round. It
-            # is left running if jobs before it, which were held back in that round, have taken its place.
+            # What a dead claimer of another round held has expired by the store's clock, which stands still in a round.
+            # It is left running if jobs before it, which were held back in that round, have taken its place.
             jobs = [job for job in (await store.find(RUNNING)).jobs if job.locked_until and job.locked_until > now]
             check((job.task, job.limit_key) for job in jobs)
             await store.limit(QUEUE, Limit(concurrency=ALLOWED[QUEUE]))  # as it was: a change, all the same
