@@ -10,7 +10,7 @@ from markupsafe import Markup
 from dibs.http.dashboard.svg import path, picture, tag, text, title
 
 WIDTH, HEIGHT = 440.0, 170.0
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 8.0, 12.0, 22.0
+LEFT, RIGHT, TOP, BOTTOM = 60.0, 8.0, 12.0, 22.0
 _STEPS = (1, 2, 2.5, 5, 10)
 
 Format = Callable[[float], str]
