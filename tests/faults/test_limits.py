@@ -94,14 +94,16 @@ async def race_with_kills(store: Store, url: str, folder: Path) -> None:
             racer.wait_until_ready()
         for kill in range(KILLS):
             wanted = JOBS * (kill + 1) // (KILLS + 2)
-            await until(partial(_done, store, wanted), PATIENCE)
+            await until(partial(_done, store, wanted, crew), PATIENCE)
             crew.pop(random.randrange(len(crew))).kill()
             crew.append(start(f"r{kill}"))
-        await until(lambda: _done(store, JOBS), PATIENCE)
+        await until(partial(_done, store, JOBS, crew), PATIENCE)
         await until(lambda: all(racer.has_ended() for racer in crew), PATIENCE)
 
 
-async def _done(store: Store, count: int) -> bool:
+async def _done(store: Store, count: int, crew: list[Racer]) -> bool:
+    for racer in crew:
+        racer.has_ended()  # one that failed says why
     await asyncio.sleep(0.05)
     [counts] = await store.counts()
     return counts.states[State.SUCCEEDED] >= count

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from starlette.datastructures import FormData
@@ -18,6 +18,8 @@ from dibs.http.service.data import JobFilter, LimitGiven, OrderGiven, Verb
 
 View = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
+FIELDS = 2_000
+"""More than a page of jobs and a filter can have."""
 
 
 class Actions:
@@ -31,7 +33,7 @@ class Actions:
 
     async def choose(self, request: Request) -> Response:
         """How many jobs it is about: nothing changes yet."""
-        form = await request.form()
+        form = await _form(request)
         given = self._chosen(form)
         now = self._service.clock()
         which = asking.job_filter(given, now)
@@ -63,7 +65,7 @@ class Actions:
 
     async def begin(self, request: Request) -> Response:
         """Do what was confirmed, in the background; its page shows how far it is."""
-        form, now = await request.form(), self._service.clock()
+        form, now = await _form(request), self._service.clock()
         given = asking.batch(form, asking.job_filter(asking.asked(form), now), now, dry_run=False)
         try:
             begun = await self._service.change(given, _who(request))
@@ -81,7 +83,7 @@ class Actions:
         """The view that does this to one job."""
 
         async def change(request: Request) -> Response:
-            form, id = await request.form(), named(request)
+            form, id = await _form(request), named(request)
             asked = FormData([*form.multi_items(), ("verb", verb.value)])
             given = asking.batch(asked, JobFilter(), self._service.clock(), dry_run=False)
             done = await self._service.change_one(id, given, _who(request))
@@ -105,7 +107,7 @@ class Actions:
         """The view that does this to a queue."""
 
         async def change(request: Request) -> Response:
-            form = await request.form()
+            form = await _form(request)
             queue, who = _needed(form, "queue"), _who(request)
             match verb:
                 case "pause":
@@ -119,7 +121,7 @@ class Actions:
         return change
 
     async def limit(self, request: Request) -> Response:
-        form = await request.form()
+        form = await _form(request)
         fields: dict[str, Any] = _given(form, "queue", "task", "concurrency")
         if form.get("each_key") == "yes":
             fields["each_key"] = True
@@ -129,7 +131,7 @@ class Actions:
         return _go(request, "queues", "limit" if fields.keys() & {"concurrency", "rate"} else "unlimited")
 
     async def worker(self, request: Request) -> Response:
-        worker = _needed(await request.form(), "worker")
+        worker = _needed(await _form(request), "worker")
         await self._service.ask_to_stop(worker, _who(request))
         return _go(request, "workers", "stop")
 
@@ -137,7 +139,7 @@ class Actions:
         """The view that does this to a schedule."""
 
         async def change(request: Request) -> Response:
-            name, who = _needed(await request.form(), "schedule"), _who(request)
+            name, who = _needed(await _form(request), "schedule"), _who(request)
             match verb:
                 case "pause":
                     await self._service.pause_schedule(name, who)
@@ -149,6 +151,15 @@ class Actions:
             return _go(request, "schedules", verb)
 
         return change
+
+
+async def _form(request: Request) -> FormData:
+    """What was posted. Our forms hold no files, so that nothing but the standard library is needed to read them."""
+    try:
+        text = (await request.body()).decode()
+        return FormData([*parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS)])
+    except ValueError:
+        raise Refused("this form cannot be read") from None
 
 
 def _who(request: Request) -> str:
