@@ -98,12 +98,12 @@ begin
             exit when cardinality(locked) >= max_jobs;
             if cardinality(found) = asked then
                 behind := found[cardinality(found)];
-                if spot is not null and gap is null and (place.run_at, place.id) > (behind.run_at, behind.id) then
+                if spot is not null and gap.id is null and (place.run_at, place.id) > (behind.run_at, behind.id) then
                     gap := behind;
                     behind := place;
                 end if;
             else
-                exit when gap is null or until is not null or not thorough;
+                exit when gap.id is null or until.id is not null or not thorough; -- a row with a null in it is not "not null"
                 behind := gap;
                 until := place;
             end if;
