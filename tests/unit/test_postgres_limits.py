@@ -177,6 +177,25 @@ async def test_held_back_jobs_in_front_are_not_walked_by_every_claim(url: str) -
 # --- cancels --------------------------------------------------------------------------------------
 
 
+async def test_a_claim_that_finds_too_few_behind_a_held_back_front_ends(url: str) -> None:
+    """The look goes from the front to the caller's place, and comes back for what lies between: once."""
+    async with opened(url) as store, connected(url) as sql:
+        await store.limit(Scope(task="scarce"), Limit(concurrency=1))
+        front = [NewJob(task="scarce") for _ in range(150)]
+        behind = [NewJob(task="plenty") for _ in range(2)]
+        await store.enqueue([*front, *behind])
+        assert await sql.fetchval("select id from dibs.claim('default', 'w')") == front[0].id
+        await sql.execute("set statement_timeout = '20s'")
+        due = await sql.fetchval("select run_at from dibs.get($1)", front[-1].id)
+        claimed = await sql.fetch(
+            "select id from dibs.claim('default', 'w', 5, after_priority => '{0}', after_run_at => array[$1::timestamptz],"
+            " after_id => array[$2::uuid], after_until => 'infinity')",
+            due,
+            front[-1].id,
+        )
+        assert [row["id"] for row in claimed] == [job.id for job in behind]
+
+
 async def test_a_listener_in_any_language_hears_whose_claim_is_to_end(url: str) -> None:
     heard: list[object] = []
     async with connected(url) as sql, opened(url) as store:
