@@ -188,8 +188,8 @@ async def test_a_claim_that_finds_too_few_behind_a_held_back_front_ends(url: str
         await sql.execute("set statement_timeout = '20s'")
         due = await sql.fetchval("select run_at from dibs.get($1)", front[-1].id)
         claimed = await sql.fetch(
-            "select id from dibs.claim('default', 'w', 5, after_priority => '{0}', after_run_at => array[$1::timestamptz],"
-            " after_id => array[$2::uuid], after_until => 'infinity')",
+            "select id from dibs.claim('default', 'w', 5, after_priority => '{0}', "
+            "after_run_at => array[$1::timestamptz], after_id => array[$2::uuid], after_until => 'infinity')",
             due,
             front[-1].id,
         )
