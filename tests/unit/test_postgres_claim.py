@@ -111,7 +111,13 @@ async def test_claims_and_heartbeats_are_hot_updates(url: str) -> None:
 
 
 async def _hot(sql: Any, statement: str) -> tuple[int, int]:
-    """How many rows of dibs.job a statement updates, and how many of them without touching an index."""
+    """How many rows of dibs.job a statement updates, and how many of them without touching an index.
+
+    An autovacuum that analyses the catalogue of a new database has a snapshot as well: it is waited for.
+    """
+    busy = "select from pg_stat_activity where backend_type = 'autovacuum worker' and datname = current_database()"
+    while await sql.fetchval(f"select exists ({busy})"):
+        await asyncio.sleep(0.02)
     job = "'dibs.job'::regclass"
     read = f"select pg_stat_get_xact_tuples_updated({job}), pg_stat_get_xact_tuples_hot_updated({job})"
     async with sql.transaction():
