@@ -19,7 +19,7 @@ from dibs.stores.postgres import PostgresStore
 from dibs.stores.postgres.places import Lookout
 from dibs.testing.labs.postgres import PostgresLab
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
-from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened
+from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened, until
 
 pytestmark = needs_postgres
 
@@ -116,8 +116,7 @@ async def _hot(sql: Any, statement: str) -> tuple[int, int]:
     An autovacuum that analyses the catalogue of a new database has a snapshot as well: it is waited for.
     """
     busy = "select from pg_stat_activity where backend_type = 'autovacuum worker' and datname = current_database()"
-    while await sql.fetchval(f"select exists ({busy})"):
-        await asyncio.sleep(0.02)
+    await until(lambda: sql.fetchval(f"select not exists ({busy})"))
     job = "'dibs.job'::regclass"
     read = f"select pg_stat_get_xact_tuples_updated({job}), pg_stat_get_xact_tuples_hot_updated({job})"
     async with sql.transaction():
