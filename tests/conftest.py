@@ -52,11 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist calls it in the controller, for each worker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first: at the end, one process would run them and the others have nothing to do."""
-    items.sort(key=lambda item: "test_model" not in item.nodeid and "test_races" not in item.nodeid)
-
-
 def pytest_configure_node(node: Any) -> None:
     stash = node.config.stash
     if _service not in stash:
