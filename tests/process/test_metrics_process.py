@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.process.waiting import frozen
+
 APP = """
 import asyncio
 import dibs
@@ -134,6 +136,7 @@ def test_a_process_that_does_not_answer_is_not_alive(work: Callable[..., Work]) 
     stopped = many.pids()["2"]
     os.kill(stopped, signal.SIGSTOP)
     try:
+        until(lambda: frozen(stopped))  # until then it may still take the request
         status, said = many.get("/healthz")
         assert (status, said) == (503, "process 2: no answer within 2 s\n")
         assert set(many.series("dibs_worker_slots")) == {"1"}

@@ -16,10 +16,11 @@ def wait_until(condition: Callable[[], object], what: str = "") -> None:
         time.sleep(0.01)
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
+async def until(condition: Callable[[], object], what: str | Callable[[], str] = "") -> None:
     deadline = time.monotonic() + LONGEST
     while not condition():
-        assert time.monotonic() < deadline, f"waited {LONGEST:g} s in vain {what}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {LONGEST:g} s in vain {what() if callable(what) else what}")
         await asyncio.sleep(0.01)
 
 
@@ -34,6 +35,12 @@ def running(pid: int) -> bool:
         return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def frozen(pid: int) -> bool:
+    """Whether each of its threads has stopped: SIGSTOP reaches them one by one."""
+    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+    return set(states) == {"T"}
 
 
 def complete(note: Path) -> bool:
