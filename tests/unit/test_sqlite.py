@@ -162,16 +162,20 @@ async def test_a_handle_that_is_not_open_says_so(path: Path) -> None:
 
 
 async def test_close_gives_back_threads_and_files_and_the_handle_opens_again(path: Path) -> None:
-    store = SQLiteStore(path)
+    store, before = SQLiteStore(path), _threads()
     for _round in range(2):
         await store.setup()
-        names = {thread.name for thread in threading.enumerate()}
+        names = {thread.name for thread in _threads() - before}
         assert {"dibs-sqlite-writer", "dibs-sqlite-reader", "dibs-sqlite-watcher"} <= names
         await store.enqueue([NewJob(task="t")])
         await store.close()
-        assert not any(thread.name.startswith("dibs-sqlite") for thread in threading.enumerate())
+        assert _threads() <= before
         assert sorted(entry.name for entry in path.parent.iterdir()) == ["jobs.db"]
     assert not [fd for fd in os.listdir("/proc/self/fd") if _leads_to(fd, path)]
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("dibs-sqlite")}
 
 
 def _leads_to(fd: str, path: Path) -> bool:
