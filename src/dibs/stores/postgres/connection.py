@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL: a pool that costs no extra round trip, and errors in the words of dibs."""
+"""Connections to PostgreSQL, and errors in the words of dibs."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import asyncpg
 
 from dibs.errors import ConfigurationError, DibsError, Refused, SchemaError, StoreUnavailable
 from dibs.stores.postgres.options import Options
+from dibs.stores.postgres.pool import Pool
 
 CONNECT_TIMEOUT = 10.0
 
@@ -85,12 +87,6 @@ async def speaking_dibs(url: str) -> AsyncIterator[None]:
         raise translated from problem
 
 
-async def _no_reset(connection: Any) -> None:
-    # Every call of dibs is one statement, or one transaction that ends before the connection is given back: there
-    # is nothing to reset, and the driver's default costs a round trip for each call.
-    return None
-
-
 def arguments(options: Options) -> dict[str, Any]:
     """What every connection is made with."""
     prepared: dict[str, Any] = {"statement_cache_size": 0} if options.pooler == "transaction" else {}
@@ -114,17 +110,10 @@ async def _connecting(url: str) -> AsyncIterator[None]:
             raise ConfigurationError(message) from None
 
 
-async def connect_pool(url: str, options: Options) -> Any:
+async def connect_pool(url: str, options: Options) -> Pool:
     """A pool of up to ``options.pool`` connections; the first is opened now."""
-    async with _connecting(url):
-        # A pool with a least size would go on connecting by itself while the server is away, and log each failure
-        # with its traceback. Who calls the store tries again anyway, and says so in a line.
-        pool = await asyncpg.create_pool(url, min_size=0, max_size=options.pool, reset=_no_reset, **arguments(options))
-        try:
-            await pool.release(await pool.acquire())
-        except BaseException:
-            pool.terminate()
-            raise
+    pool = Pool(partial(connect, url, options), options.pool)
+    async with pool.acquire():
         return pool
 
 
