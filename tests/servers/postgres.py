@@ -6,19 +6,12 @@ import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import quote
 
 from tests.servers.find import Installation
-from tests.servers.process import (
-    Account,
-    Folder,
-    KeptProcess,
-    ServerError,
-    free_port,
-    wait_until,
-)
+from tests.servers.process import Account, ServerError
+from tests.servers.server import Server
 
 Mode = Literal["smart", "fast", "immediate"]
 
@@ -86,14 +79,17 @@ class PostgresAddress:
         return done.stdout.strip()
 
 
-class PostgresServer:
-    """A server of our own, which we may stop, crash and start again.
+class PostgresServer(Server):
+    """A PostgreSQL of our own.
 
     `durable` keeps fsync and full-page writes on, for benchmarks. `settings` go on top of either.
     """
 
+    prefix = "dibs-pg-"
+    farewell = SIGNALS["immediate"]
+
     def __init__(self, installation: Installation, durable: bool = False, **settings: str | int) -> None:
-        self.installation = installation
+        super().__init__(installation, Account.unprivileged())
         self._settings = {
             "max_connections": 300,
             "unix_socket_permissions": "0777",
@@ -101,37 +97,10 @@ class PostgresServer:
             **(DURABLE if durable else FAST),
             **settings,
         }
-        self._account = Account.unprivileged()
-        self._folder: Folder | None = None
-        self._process: KeptProcess | None = None
-        self._port = 0
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    @property
-    def pid(self) -> int:
-        """Of the postmaster."""
-        if self._process is None:
-            raise ServerError("the server is not running")
-        return self._process.pid
 
     @property
     def data_dir(self) -> Path:
         return self._path / "data"
-
-    @property
-    def log(self) -> str:
-        return (self._path / "log").read_text(errors="replace")
 
     @property
     def address(self) -> PostgresAddress:
@@ -152,69 +121,29 @@ class PostgresServer:
     def drop_database(self, name: str) -> None:
         self.address.drop_database(name)
 
-    def start(self) -> None:
-        """Start, on a fresh cluster the first time. The port stays the same from then on."""
-        if self._folder is None:
-            self._folder = Folder("dibs-pg-", self._account)
-            try:
-                self._bin_dir = self._reachable_bin_dir()
-                self._make_cluster()
-                self._start_on_a_free_port()
-            except BaseException:
-                self.stop()
-                raise
-        elif self._process is None:
-            self._launch()
-
     def stop(self, mode: Mode = "immediate") -> None:
         """End the server and remove its folder."""
         self._end(SIGNALS[mode])
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        self._remove()
 
     def restart(self, mode: Mode = "immediate") -> None:
         """Stop and start again; `immediate` is a crash, with recovery at the start."""
         self._end(SIGNALS[mode])
         self._launch()
 
-    def kill(self) -> None:
-        """SIGKILL the postmaster. `start` brings it back with its data."""
-        self._end(signal.SIGKILL)
+    def _prepare(self) -> None:
+        self._bin_dir = self._reachable_bin_dir()
+        self._make_cluster()
 
-    @property
-    def _path(self) -> Path:
-        if self._folder is None:
-            raise ServerError("the server has not been started")
-        return self._folder.path
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            process, self._process = self._process, None
-            process.end(number)
-
-    def _start_on_a_free_port(self) -> None:
-        for attempt in range(5):
-            self._port = free_port()
-            try:
-                return self._launch()
-            except ServerError as error:
-                if "Address already in use" not in str(error) or attempt == 4:
-                    raise
-
-    def _launch(self) -> None:
+    def _command(self) -> list[str]:
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
         command = [str(self._bin_dir / "postgres"), "-D", str(self.data_dir), *options]
-        command += [f"-cport={self._port}", f"-cunix_socket_directories={self._path}"]
+        return [*command, f"-cport={self._port}", f"-cunix_socket_directories={self._path}"]
+
+    def _launch(self) -> None:
         # A status left by a killed server would be taken for the new one's.
         (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
-        process = KeptProcess(command, self._path, SIGNALS["immediate"], self._account)
-        self._process = process
-        try:
-            wait_until(self._is_ready, process, self._path / "log")
-        except ServerError:
-            self._end(signal.SIGKILL)
-            raise
+        super()._launch()
 
     def _is_ready(self) -> bool:
         # What pg_ctl does, without a process for every look.

@@ -49,19 +49,29 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that were named and not changed, with the reason."""
 
 
-def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options of every verb."""
-    for option in (
-        json_option,
-        store_options,
-        click.option("-y", "--yes", is_flag=True, help="Do not ask, also for many."),
-        click.option("--dry-run", is_flag=True, help="Only count: change nothing."),
-        click.option("--all", "everything", is_flag=True, help="All jobs that the verb applies to."),
-        filter_options,
-        click.argument("ids", nargs=-1, type=kinds.JobId(), metavar="[JOB]…", shell_complete=complete_job),
-    ):
-        command = option(command)
-    return command
+def changing(things: str, *which: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every verb that changes jobs or flows; ``which`` says how they are named and chosen."""
+
+    def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            json_option,
+            store_options,
+            click.option("-y", "--yes", is_flag=True, help="Do not ask, also for many."),
+            click.option("--dry-run", is_flag=True, help="Only count: change nothing."),
+            click.option("--all", "everything", is_flag=True, help=f"All {things} that the verb applies to."),
+            *which,
+        ):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+_changing = changing(
+    "jobs",
+    filter_options,
+    click.argument("ids", nargs=-1, type=kinds.JobId(), metavar="[JOB]…", shell_complete=complete_job),
+)
 
 
 @click.command()

@@ -10,9 +10,9 @@ import msgspec
 
 from dibs.admin import Admin
 from dibs.cli import kinds, show
-from dibs.cli.changes import ask
+from dibs.cli.changes import ask, changing
 from dibs.cli.exits import FINE, WRONG
-from dibs.cli.options import administering, complete_flow, json_option, run, store_options
+from dibs.cli.options import administering, complete_flow, run
 from dibs.job import Flow, FlowState, State
 
 state_option = click.option(
@@ -50,19 +50,11 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """Flows that were named and not changed, with the reason."""
 
 
-def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options of every verb."""
-    for option in (
-        json_option,
-        store_options,
-        click.option("-y", "--yes", is_flag=True, help="Do not ask, also for many."),
-        click.option("--dry-run", is_flag=True, help="Only count: change nothing."),
-        click.option("--all", "everything", is_flag=True, help="All flows that the verb applies to."),
-        state_option,
-        click.argument("ids", nargs=-1, type=kinds.FlowId(), metavar="[FLOW]…", shell_complete=complete_flow),
-    ):
-        command = option(command)
-    return command
+_changing = changing(
+    "flows",
+    state_option,
+    click.argument("ids", nargs=-1, type=kinds.FlowId(), metavar="[FLOW]…", shell_complete=complete_flow),
+)
 
 
 @click.command()
