@@ -1,21 +1,16 @@
 """A schedule with a tick every second, three workers in processes of their own, and one of them is killed."""
 
 import signal
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from dibs.app import App
 from dibs.job import Job, NewJob, State
 from dibs.store import Store
 from dibs.stores import open_store
-from dibs.stores.schema import open_schema
 from dibs.timetable import HANDLED, handled
-from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.process.workers import Process, all_jobs, faults, worker
 from tests.unit.working import until
 
@@ -67,33 +62,5 @@ async def _passed_over(store: Store, moment: datetime) -> bool:
     return done.until > moment and all(job.state is State.SUCCEEDED for job in await all_jobs(store))
 
 
-async def _sqlite(folder: Path, postgres: DatabaseFactory, redis: DatabaseFactory) -> str:
-    return f"sqlite:///{folder}/jobs.db"
-
-
-async def _postgres(folder: Path, postgres: DatabaseFactory, redis: DatabaseFactory) -> str:
-    url = postgres(POSTGRES_LABELS[-1])
-    await open_schema(url).up()
-    return url
-
-
-async def _redis(folder: Path, postgres: DatabaseFactory, redis: DatabaseFactory) -> str:
-    return redis(REDIS_LABELS[-1])
-
-
-Place = Callable[[Path, DatabaseFactory, DatabaseFactory], Awaitable[str]]
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        _sqlite,
-        pytest.param(_postgres, marks=pytest.mark.skipif(not POSTGRES_LABELS, reason="no PostgreSQL found")),
-        pytest.param(_redis, marks=pytest.mark.skipif(not REDIS_LABELS, reason="no Redis found")),
-    ],
-    ids=lambda place: place.__name__.strip("_"),
-)
-async def test_each_tick_is_run_once_although_a_worker_is_killed(
-    place: Place, tmp_path: Path, postgres_database: DatabaseFactory, redis_database: DatabaseFactory
-) -> None:
-    await each_tick_once(await place(tmp_path, postgres_database, redis_database), tmp_path)
+async def test_each_tick_is_run_once_although_a_worker_is_killed(shared_url: str, tmp_path: Path) -> None:
+    await each_tick_once(shared_url, tmp_path)
