@@ -1,8 +1,10 @@
 """Waiting for work on Redis: calls arrive, are few, and are not relied upon."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,38 @@ async def test_many_jobs_make_one_call(stores: tuple[RedisStore, RedisStore]) ->
     assert await waiting == {"q"}
 
 
+async def test_a_call_for_due_work_is_answered_without_a_look(stores: tuple[RedisStore, RedisStore]) -> None:
+    here, there = stores
+    await there.enqueue([NewJob(task="t", queue="another")])  # the server has the script from then on
+    waiting = asyncio.create_task(here.wait(["q"], LONG))
+    await _asleep(there)
+    await there._link.exchange(("CONFIG", "RESETSTAT"))
+    await there.enqueue([NewJob(task="t", queue="q")])
+    assert await waiting == {"q"}
+    [told] = await there._link.exchange(("INFO", "commandstats"))
+    assert _calls(told, "evalsha") == 1, "the enqueue"
+
+
+def _calls(told: Any, command: str) -> int:
+    found = re.search(rf"cmdstat_{command}:calls=(\d+)", told.decode())
+    return int(found[1]) if found else 0
+
+
+async def test_nobody_is_told_of_work_that_is_not_due_or_whose_queue_is_paused(
+    stores: tuple[RedisStore, RedisStore],
+) -> None:
+    here, there = stores
+    await there.pause("held")
+    waiting = asyncio.create_task(here.wait(["later", "held", "q"], LONG))
+    for queue, run_at in (("later", datetime.now(UTC) + timedelta(hours=1)), ("held", None)):
+        await _asleep(there)
+        await there.enqueue([NewJob(task="t", queue=queue, run_at=run_at)])
+    await _asleep(there)
+    assert not waiting.done()
+    await there.enqueue([NewJob(task="t", queue="q")])
+    assert await waiting == {"q"}
+
+
 async def test_a_job_that_becomes_due_needs_no_call(stores: tuple[RedisStore, RedisStore]) -> None:
     here, there = stores
     soon = datetime.now(UTC) + timedelta(milliseconds=300)
@@ -102,7 +136,7 @@ async def test_a_wait_that_is_cancelled_leaves_the_store_usable(
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-    assert here._waiting._waiters == {}
+    assert here._waiting._waiters == set()
     await here.enqueue([NewJob(task="t", queue="q")])
     assert await here.wait(["q"], LONG) == {"q"}
 

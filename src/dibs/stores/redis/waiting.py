@@ -29,7 +29,7 @@ class Waiting:
     def __init__(self, link: Link, ready: Script) -> None:
         self._link = link
         self._ready = ready
-        self._waiters: dict[asyncio.Event, frozenset[str]] = {}
+        self._waiters: set[_Waiter] = set()
         self._asked: dict[str, float] = {}
         """When a claim of each worker was last asked to end, as far as its waiters were told."""
         self._listener: asyncio.Task[None] | None = None
@@ -43,13 +43,13 @@ class Waiting:
 
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None) -> frozenset[str]:
         """See ``Store.wait``."""
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop, waiter = asyncio.get_running_loop(), _Waiter(queues, worker)
         deadline = loop.time() + timeout.total_seconds()
         self._listen()
-        self._waiters[woken] = frozenset(queues) if worker is None else frozenset((*queues, _call(worker)))
+        self._waiters.add(waiter)
         try:
-            while True:
-                woken.clear()
+            while not waiter.due:
+                waiter.woken.clear()
                 pause, asked, *ready = await self._link.call(self._ready, worker or "", *queues)
                 left = deadline - loop.time()
                 if self._is_news(worker, float(asked)) or ready or left <= 0:
@@ -57,9 +57,10 @@ class Waiting:
                 with suppress(TimeoutError):
                     shortly = max(pause / 1_000_000, _SHORTEST)
                     async with asyncio.timeout(min(left, shortly)):
-                        await woken.wait()
+                        await waiter.woken.wait()
+            return frozenset(waiter.due)
         finally:
-            del self._waiters[woken]
+            self._waiters.discard(waiter)
 
     def _is_news(self, worker: str | None, asked: float) -> bool:
         if worker is None or asked <= self._asked.get(worker, 0):
@@ -88,13 +89,26 @@ class Waiting:
         await connection.send_command("SUBSCRIBE", self._link.root + b"wake")
         while True:
             kind, _, called = await connection.read_response(timeout=math.inf)
-            # Calls made before the subscription stood went unheard: everybody looks again.
-            name = called.decode() if kind == b"message" else None
-            for woken, names in self._waiters.items():
-                if name is None or name in names:
-                    woken.set()
+            for waiter in self._waiters:
+                if kind == b"message":
+                    waiter.hear(called.decode())
+                else:  # calls made before the subscription stood went unheard: everybody looks again
+                    waiter.woken.set()
 
 
-def _call(worker: str) -> str:
-    """What the channel calls a worker; no queue is called like this."""
-    return f"\t{worker}"
+class _Waiter:
+    """Somebody who waits, and the queues that have called out for having due work."""
+
+    def __init__(self, queues: Sequence[str], worker: str | None) -> None:
+        self.woken = asyncio.Event()
+        self.due: set[str] = set()
+        self._queues = frozenset(queues)
+        self._worth_a_look = {f"\n{queue}" for queue in queues} | ({f"\t{worker}"} if worker else set())
+
+    def hear(self, call: str) -> None:
+        """A queue's name says that it has due work; behind a line feed, that it has changed. Behind a tab: a worker."""
+        if call in self._queues:
+            self.due.add(call)
+            self.woken.set()
+        elif call in self._worth_a_look:
+            self.woken.set()

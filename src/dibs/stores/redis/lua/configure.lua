@@ -12,6 +12,6 @@ needs_no_memory()
 call('HSET', base .. 'settings', queue, settings)
 call('SET', base .. 'layout', ARGV[4], 'NX')
 if ARGV[2] == 'p' and ARGV[3] == '' then
-  wake(queue)
+  wake(queue, false)
 end
 return 1

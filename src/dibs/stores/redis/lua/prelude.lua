@@ -177,7 +177,9 @@ local function stand(queue, task, where)
   add(key, 0, where)
   if not lanes[key] then
     lanes[key] = { queue, task }
-    woken[queue] = true
+  end
+  if not woken[queue] then
+    woken[queue] = sub(where, 6, 23) <= now_text
   end
 end
 
@@ -214,9 +216,11 @@ local function send_sets()
   end
 end
 
-local function wake(queue)
+-- Call out for a queue that somebody waits for: it has due work, or it is only worth a look.
+local function wake(queue, due)
   if call('SREM', base .. 'sleeping', queue) == 1 then
-    call('PUBLISH', base .. 'wake', queue)
+    due = due and not string.find(call('HGET', base .. 'settings', queue) or '', 'p', 1, true)
+    call('PUBLISH', base .. 'wake', due and queue or '\n' .. queue)
   end
 end
 
@@ -241,8 +245,8 @@ local function flush()
       call('HDEL', base .. 'held', worker)
     end
   end
-  for queue in pairs(woken) do
-    wake(queue)
+  for queue, due in pairs(woken) do
+    wake(queue, due)
   end
   for worker in pairs(asked or {}) do
     local before = tonumber(call('ZSCORE', base .. 'asked', worker) or 0)
