@@ -243,9 +243,9 @@ async def test_what_somebody_reads_is_not_taken_away(server: Server) -> None:
         await shown.goto(f"{server.url}/jobs")
         await shown.wait_for_selector(LIVE)
         await shown.locator('input[name="id"]').first.check()
-        told = asyncio.create_task(_told(shown))
+        await _listen(shown)
         await store.enqueue([dibs.NewJob(task="fresh", queue="new")])
-        await told
+        await shown.wait_for_selector("html[data-told]", state="attached")
         assert await shown.locator('input[name="id"]').first.is_checked()
         assert "fresh" not in await shown.inner_text("#found")
         await shown.locator('input[name="id"]').first.uncheck()
@@ -253,16 +253,19 @@ async def test_what_somebody_reads_is_not_taken_away(server: Server) -> None:
         await shown.wait_for_selector("#found >> text=fresher")
 
 
-async def _told(shown: Page) -> None:
-    """Until the page has heard of something new, and had the time to act on it."""
+async def _listen(shown: Page) -> None:
+    """Have an attribute say when the page has heard of something new, and had the time to act on it."""
     await shown.evaluate(
-        """() => new Promise((done) => {
+        """() => new Promise((greeted) => {
             const source = new EventSource("/api/events");
-            let greeted = false;
             source.addEventListener("counts", () => {
-                if (greeted) { source.close(); requestAnimationFrame(() => requestAnimationFrame(done)); }
-                greeted = true;
-            });
+                greeted();
+                source.addEventListener("counts", () => {
+                    source.close();
+                    const told = () => { document.documentElement.dataset.told = ""; };
+                    requestAnimationFrame(() => requestAnimationFrame(told));
+                }, { once: true });
+            }, { once: true });
         })"""
     )
 
