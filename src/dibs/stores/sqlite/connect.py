@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -80,6 +81,11 @@ class Connection:
         if raw.readonly("main"):
             raise ConfigurationError(f"{options.path} is read-only: let this user write it and its folder")
         persist(options, lambda: raw.execute(_PRAGMAS + options.synchronous).fetchall())
+
+    @property
+    def log(self) -> Path:
+        """The write-ahead log, to which every commit is written first."""
+        return Path(self.raw.filename_wal)
 
     def use_wal(self) -> None:
         """Let readers and a writer work side by side. Stays with the file, so not before we know it is ours."""

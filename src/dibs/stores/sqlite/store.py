@@ -140,7 +140,7 @@ class SQLiteStore(BulkVerbs):
                 connection.close()
             raise
         writing, reading, watching_ = connections
-        watcher = Watcher(watching_, self._clock)
+        watcher = Watcher(watching_, self._clock, watching_.log)
         reader = Reader("reader", reading, self._clock)
         return _Open(Writer(writing, self._clock, watcher.ring), reader, watcher)
 

@@ -1,26 +1,31 @@
 """Waiting for work: one thread per handle, asleep unless somebody waits.
 
-Another connection's commit changes ``PRAGMA data_version``. So a commit of another process is noticed at the next look,
-on average after 18 ms; our own ring the bell. What a look costs is mostly that the thread wakes up.
+Another connection's commit changes ``PRAGMA data_version``; our own ring the bell. Where the system tells of writes to
+the log, the look comes a moment after the write, when the commit is about to be there. Elsewhere there is a look
+every 25 ms, and what a look costs is mostly that the thread wakes up.
 """
 
 import asyncio
-import queue
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import apsw
 
 from dibs.clock import Clock, to_micros
 from dibs.errors import StoreUnavailable
 from dibs.stores.sqlite import statements as sql
+from dibs.stores.sqlite.bell import Bell, Woken
 from dibs.stores.sqlite.connect import Connection, Row, translate
 from dibs.stores.sqlite.hands import CLOSED
 
-_FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.035
+_FIRST_PAUSE = 0.001
+"""After a write: the commit follows when the disk has it."""
+_LONGEST_PAUSE = 0.025
+_REST = 0.25
+"""Between looks where the system tells of writes: in case it does not after all."""
 _LOOK_ANYWAY = 0.5
 """Clocks can be set: look again this often, whatever is due when."""
 
@@ -57,14 +62,43 @@ class Waiter:
                 self.future.set_result(answer)
 
 
+class _Pace:
+    """How long it is until the next look: a moment after a write, then ever longer, until its commit must be there."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._pause = _FIRST_PAUSE
+        self._rested = False
+
+    def wait(self, most: float) -> bool:
+        """Until it is time, or somebody writes; whether it was the bell.
+
+        A commit takes several writes, so none of them ends the first millisecond.
+        """
+        resting = self._bell.follows() and self._pause >= _LONGEST_PAUSE
+        left = max(_FIRST_PAUSE, min(_REST if resting else self._pause, most))
+        woken = Woken.TIME if resting else self._bell.wait(_FIRST_PAUSE)
+        if woken is Woken.TIME and (resting or left > _FIRST_PAUSE):
+            woken = self._bell.wait(left - (0 if resting else _FIRST_PAUSE), writes=True)
+        self._rested = resting and woken is Woken.TIME
+        self._pause = _FIRST_PAUSE if woken is Woken.WRITE else min(self._pause * 1.5, _LONGEST_PAUSE)
+        return woken is Woken.STROKE
+
+    def found_news(self) -> None:
+        """A commit was found. If nobody had told of its write, nobody will tell of the next one."""
+        if self._rested and not self._bell.written():
+            self._bell.forsake()
+
+
 class Watcher:
     """Looks after everybody who waits on one handle. ``lock`` is held whenever it is inside SQLite."""
 
-    def __init__(self, db: Connection, clock: Clock) -> None:
+    def __init__(self, db: Connection, clock: Clock, log: Path) -> None:
         self.db = db
+        self._log = log
         self.lock = threading.Lock()
         self._clock = clock
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.bell = Bell()
         self._door = threading.Lock()
         self._open = True
         self._waiters: set[Waiter] = set()
@@ -78,7 +112,7 @@ class Watcher:
             if not self._open:
                 raise StoreUnavailable(CLOSED)
             self._waiters.add(waiter)
-        self._bell.put(None)
+        self.bell.ring()
 
     def remove(self, waiter: Waiter) -> None:
         with self._door:
@@ -87,17 +121,17 @@ class Watcher:
     def ring(self) -> None:
         """Something changed: look at once, if anybody waits."""
         if self._waiters:
-            self._bell.put(None)
+            self.bell.ring()
 
     def close(self) -> None:
         with self._door:
             self._open = False
-        self._bell.put(None)
+        self.bell.ring()
         self._thread.join()
 
     def _run(self) -> None:
         while self._open:
-            self._bell.get()
+            self.bell.wait(None)
             try:
                 self._watch()
             except apsw.Error as problem:
@@ -107,6 +141,7 @@ class Watcher:
         self._dismiss(StoreUnavailable(CLOSED))
         with self.lock:
             self.db.close()
+        self.bell.close()
 
     def _dismiss(self, error: Exception) -> None:
         with self._door:
@@ -116,24 +151,17 @@ class Watcher:
 
     def _watch(self) -> None:
         """Look whenever something may have changed, until nobody waits any more."""
-        version, next_look, pause, rung = -1, 0.0, _FIRST_PAUSE, True
+        self.bell.follow(self._log)
+        pace, rung, version, next_look = _Pace(self.bell), True, -1, 0.0
         while self._open and self._waiters:
             with self.lock:
                 seen = self.db.rows("PRAGMA data_version")[0][0]
                 if rung or seen != version or time.monotonic() >= next_look:
-                    version, next_look = seen, time.monotonic() + self._look()
-            rung = self._rings(max(_FIRST_PAUSE, min(pause, next_look - time.monotonic())))
-            pause = _FIRST_PAUSE if rung else min(pause * 1.5, _LONGEST_PAUSE)
-
-    def _rings(self, seconds: float) -> bool:
-        """Wait for the bell, and let all of its strokes be one."""
-        try:
-            self._bell.get(timeout=seconds)
-        except queue.Empty:
-            return False
-        while not self._bell.empty():
-            self._bell.get()
-        return True
+                    next_look = time.monotonic() + self._look()
+            if seen != version:
+                pace.found_news()
+            version = seen
+            rung = pace.wait(next_look - time.monotonic())
 
     def _look(self) -> float:
         """Tell those whose queues have work; answers after how many seconds to look again."""
