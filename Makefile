@@ -16,6 +16,9 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check -qq
 # What mypy reads, of what is there.
 TYPED := $(wildcard src tests bench docs/*.py)
 
+# The tests start hundreds of short processes: what one has compiled the next ones read, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test pythons quick lint bench faults docs clean
 .DELETE_ON_ERROR:
