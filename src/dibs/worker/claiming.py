@@ -13,6 +13,7 @@ from dibs.worker.plan import Plan
 from dibs.worker.prefetch import MOST, Prefetch
 from dibs.worker.run import Run
 from dibs.worker.running import Runner
+from dibs.worker.settings import Settings
 from dibs.worker.stats import Stats
 
 
@@ -21,29 +22,27 @@ class Claimer:
 
     def __init__(
         self,
-        name: str,
+        settings: Settings,
         store: Store,
         runner: Runner,
         *,
         plans: Mapping[str, Plan],
         lease: timedelta,
-        prefetch: Prefetch,
         held: set[Run],
         stats: Stats,
         weather: Weather,
-        until_empty: bool,
         taken: Callable[[], None],
     ) -> None:
-        self._name = name
+        self._name = settings.name
         self._store = store
         self._runner = runner
         self._plans = plans
         self._lease = lease
-        self._prefetch = prefetch
+        self._prefetch = Prefetch(settings.prefetch)
         self._held = held
         self._stats = stats
         self._weather = weather
-        self._until_empty = until_empty
+        self._until_empty = settings.until_empty
         self._taken = taken
         """Called when claims have come."""
         self._tasks = frozenset(name for name, plan in plans.items() if not plan.in_process)

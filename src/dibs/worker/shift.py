@@ -25,7 +25,6 @@ from dibs.worker.lookout import Lookout
 from dibs.worker.maintenance import Maintenance
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.plan import Callers, Plan
-from dibs.worker.prefetch import Prefetch
 from dibs.worker.processes import ProcessPool
 from dibs.worker.run import Run, Why
 from dibs.worker.running import Runner
@@ -109,16 +108,14 @@ class Shift:
         )
         self._cancels = Cancels(settings.name, store, held, weather, self._heartbeat.beat_now)
         self._claimer = Claimer(
-            settings.name,
+            settings,
             store,
             self._runner,
             plans=self._plans,
             lease=self._lease,
-            prefetch=Prefetch(settings.prefetch),
             held=held,
             stats=self._stats,
             weather=weather,
-            until_empty=settings.until_empty,
             taken=self._cancels.look,
         )
         self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
