@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dibs.http import problems
 from dibs.http.problems import MEDIA_TYPE, Problem
 from dibs.http.request import read_json
 from dibs.http.responses import JobView
@@ -99,7 +100,7 @@ def describe(web: Any, path: str) -> None:
 def _extend(document: dict[str, Any], web: Any, path: str) -> None:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     (view,), parts = msgspec.json.schema_components([JobView], ref_template="#/components/schemas/{name}")
-    schemas |= {**parts, "Problem": _PROBLEM}
+    schemas |= {**parts, "Problem": problems.schema()}
     paths = document.setdefault("paths", {})
     for route in _marked(web.routes):
         for method in route.methods:
@@ -173,18 +174,6 @@ def _problem(description: str) -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
-_PROBLEM = {
-    "type": "object",
-    "title": "Problem",
-    "description": "What went wrong (RFC 9457).",
-    "required": ["type", "title", "status"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-    },
-}
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _SECONDS = {"description": "seconds after which to look again", "schema": {"type": "integer"}}
 _IDEMPOTENCY = {

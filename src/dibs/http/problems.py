@@ -9,6 +9,18 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 
 
+def schema(**more: Mapping[str, Any]) -> dict[str, Any]:
+    """What such a document looks like, for OpenAPI; ``more`` are members that an API adds."""
+    text, number = {"type": "string"}, {"type": "integer"}
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "What went wrong (RFC 9457).",
+        "required": ["type", "title", "status"],
+        "properties": {"type": text, "title": text, "status": number, "detail": text, **more},
+    }
+
+
 class Problem(Exception):
     """A request that is answered with a problem document."""
 

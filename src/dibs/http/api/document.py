@@ -5,25 +5,14 @@ from typing import Any
 
 import msgspec
 
+from dibs.http import problems
 from dibs.http.api.operations import Operation
 from dibs.http.api.table import OPERATIONS
 from dibs.http.problems import MEDIA_TYPE
 from dibs.version import __version__
 
 REFERENCE = "#/components/schemas/{name}"
-PROBLEM = {
-    "type": "object",
-    "title": "Problem",
-    "description": "What went wrong (RFC 9457).",
-    "required": ["type", "title", "status"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "count": {"type": "integer", "description": "With 409: how many jobs it would change."},
-    },
-}
+PROBLEM = problems.schema(count={"type": "integer", "description": "With 409: how many jobs it would change."})
 MEANING = {
     400: "The request does not fit this document.",
     401: "There is no token with it, or an unknown one.",
