@@ -12,6 +12,8 @@ import msgspec
 import dibs
 
 _ROOT = Path(__file__).parents[2]
+_MEASURED = ("src", "bench", ":!bench/results")
+"""What figures depend on. The commit is the last that changed any of it."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +43,10 @@ def environment(versions: Mapping[str, str]) -> Environment:
 
 
 def _commit() -> str:
-    commit = _git("rev-parse", "--short=12", "HEAD")
-    if commit is None:
+    commit = _git("log", "-1", "--format=%h", "--abbrev=12", "--", *_MEASURED)
+    if not commit:
         return "unknown"
-    return f"{commit}+" if _git("status", "--porcelain", "--", "src", "bench") else commit
+    return f"{commit}+" if _git("status", "--porcelain", "--", *_MEASURED) else commit
 
 
 def _git(*arguments: str) -> str | None:
