@@ -11,7 +11,6 @@ VENV := .venv
 BIN  := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 DEV  := $(VENV)/.installed-dev
-MEASURE := $(VENV)/.installed-bench
 # -qq: errors only. The line that says what is being installed is ours.
 PIP  := $(BIN)/python -m pip --disable-pip-version-check -qq
 
@@ -58,7 +57,7 @@ lint: $(DEV) ## ruff, mypy and the import direction
 	@echo "lint-imports"
 	@out=$$($(BIN)/lint-imports 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
-bench: $(MEASURE) ## measure dibs and its peers; takes hours, with ARGS=--quick under five minutes
+bench: $(DEV) ## measure dibs and its peers; takes hours, with ARGS=--quick under five minutes
 	@$(BIN)/python bench/compare.py $(ARGS)
 
 bench-stores: $(DEV) ## measure the stores against their limits and rivals
@@ -97,8 +96,3 @@ $(DEV): pyproject.toml | $(BIN)/python
 	@echo "installing dibs and what its tests need into $(VENV)"
 	@$(PIP) install -e '.[dev]'
 	@touch $(CORE) $@
-
-$(MEASURE): $(DEV)
-	@echo "installing what the benchmark draws with"
-	@$(PIP) install -e '.[dev,bench]'
-	@touch $@

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -27,7 +28,8 @@ sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.environment import environment  # noqa: E402
 from bench.peers import results as kept  # noqa: E402
-from bench.peers.pages import write_page  # noqa: E402
+from bench.peers.pages import write_docs, write_page  # noqa: E402
+from bench.peers.plots import draw  # noqa: E402
 from bench.peers.results import Results, Session  # noqa: E402
 from bench.peers.table import EVERY, PEERS  # noqa: E402
 from bench.peers.tournament import Plan, Told, Tournament, chosen  # noqa: E402
@@ -76,7 +78,7 @@ def main(
     if listing:
         return show_list()
     if docs:
-        raise NotImplementedError
+        return write_documentation(path)
     names = workloads or [name for name, each in WORKLOADS.items() if each.in_quick or not quick]
     plan = Plan(
         peers=chosen(only) if only else PEERS,
@@ -94,11 +96,22 @@ def main(
         run(plan, results)
     finally:
         kept.save(results, path)
-        write_page(results, path.with_suffix(".md"))
+        publish(results, path)
     problems = [each for each in results.measured[-max(1, len(results.measured) - before) :] if each.problem]
     for name, reason in results.missing.items():
         click.echo(f"not run: {name}: {reason}", err=True)
     sys.exit(1 if problems else 0)
+
+
+def publish(results: Results, path: Path) -> list[Path]:
+    """The page and the drawings beside the JSON."""
+    write_page(results, path.with_suffix(".md"))
+    return draw(results, path.parent / "plots")
+
+
+def write_documentation(path: Path) -> None:
+    results = msgspec.json.decode(path.read_bytes(), type=Results)
+    write_docs(results, _ROOT / "docs/benchmarks.md", publish(results, path))
 
 
 def _session(plan: Plan) -> Session:
