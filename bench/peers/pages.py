@@ -189,9 +189,9 @@ def not_run(results: Results) -> str:
     return "\n".join(lines) or "Nothing: every system that was asked ran."
 
 
-def keeps() -> str:
-    lines = ["| system | what it keeps of a finished job, and what it does without |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {name} | {peer.keeps} |" for name, peer in EVERY.items())])
+def kept() -> Sheet:
+    rows = [(name, peer.keeps) for name, peer in EVERY.items()]
+    return Sheet("What each keeps of a finished job, and does without", ("system", "keeps"), rows, 2)
 
 
 def body(results: Results, pictures: Sequence[str] = ()) -> str:
@@ -203,6 +203,7 @@ def body(results: Results, pictures: Sequence[str] = ()) -> str:
         "cannot. The limit is a bare loop over the driver, no system.",
         *map(markdown, overviews(results)),
         *pictures,
+        markdown(kept()),
         "### Where a peer is better",
         better,
         "### What did not run, and what gave no figure",

@@ -145,7 +145,6 @@ POSTGRES = (
         tuned=Setting("200 workers", "c=200", BRISK),
         hundred=Setting("100 workers", "c=100"),
         kinds=("async",),
-        left=("select coalesce(sum(total_backlog), 0) from awa.queue_state_counts",),
         keeps="history for a day; the engine is written in Rust",
     ),
     Peer(
@@ -253,7 +252,7 @@ REDIS = (
         packages=("rq>=2.6", "hiredis>=3"),
         default=Setting("default: a process for each job", jobs=200),
         tuned=Setting("SimpleWorker: no process of its own", "class=SimpleWorker"),
-        kinds=("plain",),
+        kinds=("plain", "async"),
         priorities=False,
         left=("LLEN rq:queue:default", "ZCARD rq:wip:default"),
         keeps="finished jobs for 500 s",

@@ -33,6 +33,11 @@ class Client:
             await self._client.enqueue_many_copy(rows, queue="bench", priority=2 + level)
 
 
+async def left() -> int:
+    stats = await AsyncClient(URL).queue_stats()
+    return sum(each.scheduled + each.available + each.retryable + each.running for each in stats)
+
+
 async def worker() -> None:
     client: Any = AsyncClient(URL)
 

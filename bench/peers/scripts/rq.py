@@ -3,11 +3,18 @@ import os
 import redis
 from rq import Queue
 
-from bench.peers.scripts.side import URL, Job, handle, setting
+from bench.peers.scripts.side import PLAIN, URL, Job, handle, handle_async, setting
 
 
-def noop(i: int, t: float = 0.0) -> None:
+def plain_noop(i: int, t: float = 0.0) -> None:
     handle(i, t)
+
+
+async def async_noop(i: int, t: float = 0.0) -> None:
+    await handle_async(i, t)
+
+
+noop = plain_noop if PLAIN else async_noop
 
 
 class Client:
