@@ -140,13 +140,13 @@ def run(plan: Plan, results: Results) -> None:
 
         def tell(what: Told | str) -> None:
             if isinstance(what, str):
-                return bar.console.print(what, highlight=False)
+                return bar.console.print(what, highlight=False, soft_wrap=True)
             if pending:
                 bar.advance(task, pending.pop())
             pending.append(what.expected)
             bar.update(task, description=what.text)
             if not console.is_terminal:
-                console.print(what.text, highlight=False)
+                console.print(what.text, highlight=False, soft_wrap=True)
 
         tournament = Tournament(plan, results, tell)
         with tournament.ready():
@@ -160,9 +160,9 @@ def show_list() -> None:
     console = Console()
     for peer in PEERS:
         settings = dict.fromkeys(each.name for each in (peer.default, peer.tuned, peer.prompt, peer.batch) if each)
-        console.print(f"{peer.name:18}{peer.store:10}{'; '.join(settings)}", highlight=False)
+        console.print(f"{peer.name:18}{peer.store:10}{'; '.join(settings)}", highlight=False, soft_wrap=True)
     for name, workload in WORKLOADS.items():
-        console.print(f"{name:18}{workload.title}", highlight=False)
+        console.print(f"{name:18}{workload.title}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The parts of the store benchmark; ``bench/stores.py`` is the program. The limits of the stores are used by others too."""
+"""The parts of the store benchmark; ``bench/stores.py`` is the program. Others use its limits."""

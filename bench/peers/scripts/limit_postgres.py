@@ -30,6 +30,7 @@ class Client:
     async def open(self) -> None:
         self._pool = await asyncpg.create_pool(URL, min_size=1, max_size=10)
         self._store = open_store(URL)
+        await self._store.setup()
 
     async def close(self) -> None:
         await self._pool.close()

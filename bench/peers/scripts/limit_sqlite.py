@@ -39,6 +39,7 @@ class Client:
     async def open(self) -> None:
         self._db = _connect()
         self._store = open_store(URL)
+        await self._store.setup()
 
     async def close(self) -> None:
         await self._store.close()

@@ -85,4 +85,4 @@ def warm_up(bout: Bout) -> None:
 def waits(runs: Sequence[Run]) -> dict[str, float]:
     """Milliseconds between enqueue and start."""
     waited = sorted((run.start - run.enqueued) * 1000 for run in runs)
-    return {"p50": median(waited), "p99": quantiles(waited, n=100)[98], "max": waited[-1]}
+    return {"p50": median(waited), "p99": quantiles(waited, n=100, method="inclusive")[98], "max": waited[-1]}

@@ -111,10 +111,12 @@ def drained(bout: Bout, jobs: int, *, workers: int = 1, level: int | str = 0) ->
     filled = bout.ground.spent()
     bout.left()
     bout.start(workers)
+    bout.wait_for_runs(1)
+    started = processes.cpu(bout.pids())  # nobody is charged for imports
     bout.wait_for_runs(jobs)
     ended = bout.wait_until_finished()
     pids, spent = bout.pids(), bout.ground.spent()
-    figures = {"memory": processes.memory(pids), "client_cpu": processes.cpu(pids) / jobs * 1e6}
+    figures = {"memory": processes.memory(pids), "client_cpu": (processes.cpu(pids) - started) / jobs * 1e6}
     time.sleep(0.5)  # somebody may run a job once more
     bout.stop()
     runs = bout.verified(jobs)
