@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -211,8 +212,7 @@ class Bout:
             check=False,
         )
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise FailedError(f"{words[0]} failed: {said[-1] if said else 'without a word'}")
+            raise FailedError(f"{words[0]} failed: {_reason(done.stderr or done.stdout)}")
         return done.stdout.strip()
 
     def _alive(self) -> None:
@@ -220,5 +220,12 @@ class Bout:
             raise FailedError(f"every worker has ended{self._last_words()}")
 
     def _last_words(self) -> str:
-        said = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return f"; its last words: {said[-1].strip()[:200]}" if said else ""
+        said = self._log.read_text(errors="replace").strip()
+        return f"; its last words: {_reason(said)}" if said else ""
+
+
+def _reason(said: str) -> str:
+    """The line of an output that says most: the last that names an error, or the last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (named or lines or ["without a word"])[-1][:200]

@@ -68,17 +68,16 @@ def _node(peer: Peer, say: Callable[[str], None]) -> Home:
     if node is None or npm is None:
         raise MissingError("node and npm are not installed here")
     folder = CACHE / "node"
-    name = peer.packages[0].rpartition("@")[0]
-    manifest = folder / "node_modules" / name / "package.json"
-    if not manifest.exists():
+    names = [package.rpartition("@")[0] for package in peer.packages]
+    manifests = {name: folder / "node_modules" / name / "package.json" for name in names}
+    if not all(manifest.exists() for manifest in manifests.values()):
         say(f"{peer.name}: installing {', '.join(peer.packages)}")
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "package.json").exists():
             (folder / "package.json").write_text('{"private": true}')
         _run([npm, "install", "--no-audit", "--no-fund", "--silent", *peer.packages], folder)
-    version = json.loads(manifest.read_text())["version"]
     variables = {"NODE_ENV": "production", "BENCH_NODE": str(folder), "PATH": str(Path(node).parent)}
-    versions = {name: version, "node": _output([node, "--version"]).removeprefix("v")}
+    versions = {name: json.loads(manifest.read_text())["version"] for name, manifest in manifests.items()}
     return Home((node, str(ROOT / "bench/peers/scripts" / peer.script)), variables, versions)
 
 

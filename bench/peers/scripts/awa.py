@@ -14,7 +14,9 @@ class Noop:
 
 
 async def setup() -> None:
-    await AsyncClient(URL).migrate()
+    client = AsyncClient(URL)
+    await client.migrate()
+    await client.install_queue_storage()
 
 
 class Client:
