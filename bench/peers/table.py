@@ -7,7 +7,7 @@ import msgspec
 Store = Literal["postgres", "redis", "sqlite"]
 STORES: tuple[Store, ...] = ("postgres", "redis", "sqlite")
 
-SLOW, BRISK, FAST = 2_000, 20_000, 200_000
+SLOW, BRISK, FAST = 2_000, 10_000, 200_000
 """How many jobs a run has: enough to take seconds, not so many that it takes minutes."""
 
 
@@ -17,6 +17,8 @@ class Setting(msgspec.Struct, frozen=True):
     name: str
     values: str = ""
     jobs: int = SLOW
+    kinds: tuple[str, ...] = ()
+    """Handlers that it can run, if not all that the system can."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,8 +225,7 @@ REDIS = (
         script="celery",
         packages=("celery[redis,gevent]>=5.6", "hiredis>=3"),
         default=Setting("default: prefork, 2 processes", "pool=prefork,c=2"),
-        tuned=Setting("prefork, 2 processes, prefetch 64", "pool=prefork,c=2,prefetch=64"),
-        prompt=Setting("threads", "pool=threads,c=10"),
+        prompt=Setting("10 threads", "pool=threads,c=10"),
         hundred=Setting("threads, concurrency 100", "pool=threads,c=100"),
         kinds=("plain",),
         bulk=False,
@@ -238,8 +239,9 @@ REDIS = (
         script="dramatiq",
         packages=("dramatiq[redis]>=2", "hiredis>=3", "gevent"),
         default=Setting("default: 8 threads", "t=8", BRISK),
-        tuned=Setting("8 threads, prefetch 500", "t=8,prefetch=500", BRISK),
+        tuned=Setting("50 greenlets", "t=50,gevent=1", BRISK, ("plain",)),
         hundred=Setting("100 threads", "t=100"),
+        kinds=("plain", "async"),
         bulk=False,
         priorities=False,
         left=("HLEN dramatiq:default.msgs",),
@@ -292,12 +294,11 @@ REDIS = (
         script="taskiq",
         packages=("taskiq>=0.12", "taskiq-redis>=1.1", "hiredis>=3", "uvloop"),
         default=Setting("default: a list", "c=100", BRISK),
-        tuned=Setting("concurrency 20", "c=20", BRISK),
+        tuned=Setting("a stream, read by 500", "stream=1,c=500,prefetch=500,xread=500", BRISK),
         hundred=Setting("concurrency 100", "c=100"),
         bulk=False,
         priorities=False,
-        left=("LLEN taskiq",),
-        keeps="nothing: a job leaves the list before it runs",
+        keeps="nothing: a job leaves the list before it runs (a stream keeps it until it has)",
     ),
     Peer(
         name="streaq",

@@ -1,11 +1,14 @@
 import os
 from typing import Any
 
+from redis.asyncio import Redis
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
 
 from bench.peers.scripts.side import URL, Job, handler, setting
 
-if setting("stream", 0):
+STREAM = bool(setting("stream", 0))
+CLIENT: Any = Redis.from_url(URL)
+if STREAM:
     broker: Any = RedisStreamBroker(url=URL, consumer_id="0", xread_count=setting("xread", 100))
 else:
     broker = ListQueueBroker(url=URL)
@@ -28,6 +31,15 @@ class Client:
 
     async def one(self, job: Job) -> None:
         await noop.kiq(**job.arguments)
+
+
+async def left() -> int:
+    if not STREAM:
+        waiting: int = await CLIENT.llen("taskiq")
+        return waiting
+    # A stream is never shortened: what was not read yet, and what was read and not acknowledged.
+    groups = await CLIENT.xinfo_groups("taskiq")
+    return sum(int(group["pending"]) + int(group["lag"] or 0) for group in groups)
 
 
 def worker() -> None:

@@ -43,6 +43,7 @@ class Throughput(Workload):
             for count in (ONE, TWO)
             for kind in peer.kinds
             for setting in distinct(peer.default, peer.tuned)
+            if kind in (setting.kinds or peer.kinds)
         ]
         if peer.batch:
             found += [Entry(peer, peer.batch, f"async, {count}") for count in (ONE, TWO)]
