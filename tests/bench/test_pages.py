@@ -95,10 +95,10 @@ def test_drawings_come_in_both_themes_and_formats_and_go_into_the_page(results: 
     assert all(path.stat().st_size > 500 for path in drawn)
     page = tmp_path / "docs" / "benchmarks.md"
     page.parent.mkdir()
-    page.write_text("before\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nafter\n")
+    page.write_text("before\n<!-- figures: begin -->\nyesterday\n<!-- figures: end -->\nafter\n")
     write_docs(results, page, drawn)
     text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert text.startswith("before\n") and text.endswith("after\n") and "yesterday" not in text
     assert 'src="../bench/plots/throughput-light.svg"' in text
 
 
