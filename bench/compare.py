@@ -5,7 +5,7 @@
     python bench/compare.py --workload throughput,latency --only dibs-postgres,pgqueuer,graphile-worker
 
 Brings its servers and installs every peer into an environment of its own under ``.bench``. What it finds goes to
-``bench/results/latest.json``, as a page to ``latest.md`` and as drawings beside it. Runs of the same commit on the same
+``bench/results/latest.json``, as a page to ``latest.md`` and as drawings beside it. Runs of the same code on the same
 machine add up. How it is measured stands in docs/benchmarks.md.
 
 Exit status: 0; 1 if a system lost a job, ran one twice or failed: it is named, and has no figure.
@@ -89,15 +89,13 @@ def main(
     )
     if fresh:
         path.unlink(missing_ok=True)
-    results = kept.load(path, environment({}))
+    results = kept.load(path, environment({}, ("src",)))
     results.sessions.append(_session(plan))
-    before = len(results.measured)
     try:
-        run(plan, results)
+        problems = run(plan, results)
     finally:
         kept.save(results, path)
         publish(results, path)
-    problems = [each for each in results.measured[-max(1, len(results.measured) - before) :] if each.problem]
     for name, reason in results.missing.items():
         click.echo(f"not run: {name}: {reason}", err=True)
     sys.exit(1 if problems else 0)
@@ -124,8 +122,8 @@ def _session(plan: Plan) -> Session:
     )
 
 
-def run(plan: Plan, results: Results) -> None:
-    """With a bar for whoever waits."""
+def run(plan: Plan, results: Results) -> int:
+    """With a bar for whoever waits; how many entries had a problem."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -152,8 +150,9 @@ def run(plan: Plan, results: Results) -> None:
         with tournament.ready():
             total = sum(tournament.expected(workload, entry) for workload, _, _, entry in tournament.bouts())
             bar.update(task, total=total)
-            tournament.run()
+            problems = tournament.run()
             bar.update(task, completed=total, description="done")
+    return problems
 
 
 def show_list() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from bench.peers.results import Cell, Results, cells
-from bench.peers.table import EVERY, STORES
+from bench.peers.table import BATCH, EVERY, STORES
 from bench.peers.workloads import WORKLOADS, Figure, Workload
 
 NONE = "–"
@@ -45,7 +45,7 @@ def best_of(found: Sequence[Cell], figure: str, *, less: bool) -> list[Cell]:
     ordered = sorted((cell for cell in found if figure in cell.figures), key=lambda cell: cell.figures[figure])
     best: dict[str, Cell] = {}
     for cell in ordered if less else reversed(ordered):
-        best.setdefault(cell.peer, cell)
+        best.setdefault(cell.system, cell)
     return list(best.values())
 
 
@@ -64,15 +64,24 @@ def overviews(results: Results) -> Iterator[Sheet]:
     """A table for each store: everybody's best in every column, bold where it is the best of all."""
     for store in STORES:
         columns = {name: found for name in OVERVIEW if (found := _column(results, store, name))}
-        peers = [name for name, peer in EVERY.items() if peer.store == store and not peer.is_limit]
-        names = [name for name in peers if any(_of(name, found) for found in columns.values())]
+        found_names = {cell.system for found in columns.values() for cell in found}
+        names = [name for name in _systems(store) if name in found_names]
         if names:
-            rows = [_overview_row(name, columns) for name in (*names, f"limit-{store}")]
+            rows = [_overview_row(name, columns) for name in names]
             yield Sheet(TITLES[store], ("system", *columns), rows, 1)
 
 
+def _systems(store: str) -> Iterator[str]:
+    """In the order of the table, the limit last."""
+    for name, peer in EVERY.items():
+        if peer.store == store:
+            yield name
+            if peer.batch:
+                yield f"{name}, {BATCH}"
+
+
 def _of(name: str, found: Sequence[Cell]) -> Cell | None:
-    return next((cell for cell in found if cell.peer == name), None)
+    return next((cell for cell in found if cell.system == name), None)
 
 
 def _overview_row(name: str, columns: dict[str, list[Cell]]) -> tuple[str, ...]:
@@ -90,13 +99,14 @@ def ahead(results: Results) -> Iterator[str]:
     for store in STORES:
         for column in OVERVIEW:
             found = [cell for cell in _column(results, store, column) if not EVERY[cell.peer].is_limit]
-            ours = next((cell for cell in found if cell.peer.startswith("dibs")), None)
+            ours = next((cell for cell in found if cell.peer == f"dibs-{store}" and cell.setting != BATCH), None)
             if ours is None:
                 continue
             figure = OVERVIEW[column][1]
             better = [
                 f"{cell.peer} ({cell.setting}) {shown(cell.figures[figure], min(1, _figure(column).digits))}"
                 for cell in found[: found.index(ours)]
+                if cell.peer != ours.peer
             ]
             if better:
                 value = shown(ours.figures[figure], min(1, _figure(column).digits))
@@ -168,7 +178,7 @@ def origin(results: Results) -> str:
     lines = [
         f"dibs {place.dibs} ({place.commit}), {place.python}; {results.machine}.",
         f"Versions: {versions}.",
-        "All runs are of this commit, on this machine:",
+        f"All runs are of the same code (trees of src and bench/peers: {results.code}), on this machine:",
         "\n".join(
             f"- {each.date}, `bench/compare.py {each.arguments}`, rounds: {each.rounds}"
             f"{', quick: small numbers' if each.quick else ''}, load average before: {each.load:.1f}"

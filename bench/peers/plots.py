@@ -39,6 +39,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
         _drawing(
             results, "throughput", "life_cpu", "Processor time of the server, enqueue to end", "µs/job", name="server"
         ),
+        _drawing(results, "10ms", "rate", "Jobs of 10 ms, a hundred at a time (10,000 would be perfect)", "jobs/s"),
+        _drawing(results, "snapshot", "ratio", "An old snapshot is held: last quarter of the first", "ratio"),
     )
     return (drawing for drawing in every if drawing.panels)
 
@@ -59,7 +61,7 @@ def _drawing(
     for store in STORES:
         found = [cell for cell in cells(results.of(workload)) if cell.store == store and figure in cell.figures]
         found = [cell for cell in found if _fits(cell, workload, variant)]
-        bars = [(cell.peer, cell.figures[figure]) for cell in best_of(found, figure, less=less)]
+        bars = [(cell.system, cell.figures[figure]) for cell in best_of(found, figure, less=less)]
         if bars:
             panels[store] = bars
     return Drawing(name or workload, title, unit, panels, log)
@@ -126,4 +128,4 @@ def _whose(name: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 2 else f"{value:,.2f}"

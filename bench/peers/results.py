@@ -2,13 +2,14 @@
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from bench.lib.environment import Environment
+from bench.lib.environment import Environment, content
+from bench.peers.table import BATCH
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     figures: dict[str, float] = {}
     problem: str | None = None
+    wrong: bool = False
+    """The problem was that a job was lost or ran twice."""
     others: float = 0.0
     """Cores that others used meanwhile."""
     seconds: float = 0.0
@@ -45,9 +48,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """Everything of one commit on one machine."""
+    """Everything of one state of the code on one machine."""
 
     environment: Environment
+    code: str
+    """What was measured and with what: the content of ``src`` and of ``bench/peers``, as numbers of git."""
     machine: str
     sessions: list[Session] = []
     missing: dict[str, str] = {}
@@ -59,10 +64,12 @@ class Results(msgspec.Struct, kw_only=True):
             each for each in self.measured if each.workload == workload and (variant is None or each.variant == variant)
         ]
 
-    def add(self, fresh: Sequence[Measured]) -> None:
-        """New rounds of an entry replace its old ones."""
-        again = {each.entry for each in fresh}
-        self.measured = [each for each in self.measured if each.entry not in again] + list(fresh)
+    def add(self, fresh: Measured) -> None:
+        """One more round of its entry. Rounds of another size are replaced, and problems, unless jobs went wrong."""
+        same = [each for each in self.measured if each.entry == fresh.entry]
+        stale = [each for each in same if not each.wrong and (each.problem or each.jobs != fresh.jobs)]
+        self.measured = [each for each in self.measured if each not in stale]
+        self.measured.append(msgspec.structs.replace(fresh, round=len(same) - len(stale)))
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +84,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, float]
     problem: str | None
     others: float
+
+    @property
+    def system(self) -> str:
+        """What stands in one line with others: handlers that take many jobs in a call are another thing."""
+        return f"{self.peer}, {BATCH}" if self.setting == BATCH else self.peer
 
 
 def cells(measured: Iterable[Measured]) -> list[Cell]:
@@ -108,6 +120,10 @@ def _values(rounds: list[Measured], name: str) -> list[float]:
     return [each.figures[name] for each in rounds if name in each.figures]
 
 
+def code() -> str:
+    return " ".join(content(folder) for folder in ("src", "bench/peers"))
+
+
 def machine() -> str:
     """What can be said of this machine without naming it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -126,18 +142,18 @@ def _processor() -> str:
 
 
 def load(path: Path, environment: Environment) -> Results:
-    """The results so far, if they are of this commit and this machine; otherwise none."""
-    here = machine()
+    """The results so far, if they are of this code and this machine; otherwise none."""
+    here, now = machine(), code()
     if path.exists():
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Results)
         except msgspec.ValidationError:
             found = None
-        if found is not None and (found.machine, found.environment.commit) == (here, environment.commit):
+        if found is not None and (found.machine, found.code) == (here, now):
             versions = {**found.environment.versions, **environment.versions}
             found.environment = msgspec.structs.replace(environment, versions=versions)
             return found
-    return Results(environment=environment, machine=here)
+    return Results(environment=environment, code=now, machine=here)
 
 
 def save(results: Results, path: Path) -> None:

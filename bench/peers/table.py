@@ -11,6 +11,10 @@ SLOW, BRISK, FAST = 2_000, 10_000, 200_000
 """How many jobs a run has: enough to take seconds, not so many that it takes minutes."""
 
 
+BATCH = "batch tasks"
+"""The setting whose handlers take many jobs in one call."""
+
+
 class Setting(msgspec.Struct, frozen=True):
     """A way to run a system's worker; ``values`` are read by its script."""
 
@@ -87,7 +91,7 @@ def _dibs(store: Store) -> Peer:
         script="dibs",
         home="dibs",
         default=Setting("default", jobs=FAST),
-        batch=Setting("batch tasks", "batch=500", jobs=FAST),
+        batch=Setting(BATCH, "batch=500", jobs=FAST),
         hundred=Setting("default", "c=100"),
         left=_LEFT[store],
         keeps="history, results, leases and fences",
@@ -194,7 +198,7 @@ POSTGRES = (
         script="pg_boss.cjs",
         packages=("pg-boss@>=10.4",),
         node=True,
-        default=Setting("default", "batch=1", 20),
+        default=Setting("default", "batch=1", 6),
         tuned=Setting("batches of 5,000, 2 workers, polls every 0.5 s", "batch=5000,poll=0.5,workers=2", FAST),
         prompt=Setting("polls every 0.5 s", "batch=1000,poll=0.5"),
         hundred=Setting("batches of 100, polls every 0.5 s", "batch=100,poll=0.5"),

@@ -103,9 +103,8 @@ class Tournament:
         ]
         return max(took, default=GUESS)
 
-    def run(self) -> None:
-        """Measure everything; a problem is written down and ends the turns of that entry only."""
-        fresh: list[Measured] = []
+    def run(self) -> int:
+        """Measure everything. A problem is written down and ends the turns of that entry only; how many there were."""
         broken: set[tuple[str, Entry]] = set()
         for workload, store, turn, entry in self.bouts():
             if (workload.name, entry) in broken:
@@ -116,19 +115,25 @@ class Tournament:
             if measured.problem:
                 broken.add((workload.name, entry))
                 self._tell(f"{entry.peer.name} ({entry.setting.name}), {entry.variant}: {measured.problem}")
-            fresh.append(measured)
-            self.results.add(fresh)
+            self.results.add(measured)
+        return len(broken)
 
     def _measure(self, workload: Workload, store: str, turn: int, entry: Entry) -> Measured:
         stage = Stage(
             self._grounds[store], self._homes[entry.peer.name], self.plan.quick, self.plan.most, self._peak(entry)
         )
-        jobs, figures, problem = 0, dict[str, float](), None
+        jobs, figures, problem, wrong = 0, dict[str, float](), None, False
         began, busy, ours = time.monotonic(), processes.machine(), _ours(stage.ground)
         try:
             jobs, figures = workload.measure(stage, entry)
-        except (FailedError, DiscrepancyError, TimeoutExpired) as found:
-            problem = str(found) if not isinstance(found, TimeoutExpired) else "a command took more than ten minutes"
+        except DiscrepancyError as found:
+            problem, wrong = str(found), True
+        except TimeoutExpired:
+            problem = "a command took more than ten minutes"
+        except FailedError as found:
+            problem = str(found)
+        except Exception as found:  # of a driver: it is this system's problem, the others go on
+            problem = f"{type(found).__name__}: {found}"
         seconds = time.monotonic() - began
         others = (processes.machine() - busy - (_ours(stage.ground) - ours)) / seconds
         return Measured(
@@ -141,6 +146,7 @@ class Tournament:
             jobs=jobs,
             figures=figures,
             problem=problem,
+            wrong=wrong,
             others=max(0.0, others),
             seconds=seconds,
         )

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from bench.guard import Compared
@@ -17,7 +16,7 @@ from bench.peers.workloads.latency import waits
 from bench.peers.workloads.throughput import early
 
 
-def _measured(peer: str, rate: float, *, round: int = 0, problem: str | None = None) -> Measured:
+def _measured(peer: str, rate: float, *, round: int = 0, problem: str | None = None, wrong: bool = False) -> Measured:
     return Measured(
         workload="throughput",
         variant="async, 1 process",
@@ -28,6 +27,7 @@ def _measured(peer: str, rate: float, *, round: int = 0, problem: str | None = N
         jobs=1000,
         figures={} if problem else {"rate": rate, "memory": 50.0},
         problem=problem,
+        wrong=wrong,
     )
 
 
@@ -43,7 +43,9 @@ def results() -> Results:
         versions={"PostgreSQL": "99"},
     )
     measured = [_measured("dibs-postgres", 1000.0), _measured("pgqueuer", 2000.0), _measured("limit-postgres", 4000.0)]
-    return Results(environment=place, machine="a machine", measured=measured, missing={"pg-boss": "no node here"})
+    return Results(
+        environment=place, code="abc", machine="a machine", measured=measured, missing={"pg-boss": "no node here"}
+    )
 
 
 def test_a_figure_is_the_median_of_its_rounds() -> None:
@@ -102,21 +104,30 @@ def test_drawings_come_in_both_themes_and_formats_and_go_into_the_page(results: 
     assert 'src="../bench/plots/throughput-light.svg"' in text
 
 
-def test_results_of_the_same_commit_and_machine_add_up_and_others_are_forgotten(
-    results: Results, tmp_path: Path
-) -> None:
+def test_results_of_the_same_code_and_machine_add_up_and_others_are_forgotten(results: Results, tmp_path: Path) -> None:
     path = tmp_path / "latest.json"
-    results.machine = kept.machine()
+    results.machine, results.code = kept.machine(), kept.code()
     kept.save(results, path)
     again = kept.load(path, results.environment)
-    again.add([_measured("pgqueuer", 3000.0)])
-    assert {cell.peer: cell.figures["rate"] for cell in cells(again.measured)} == {
-        "dibs-postgres": 1000.0,
-        "limit-postgres": 4000.0,
-        "pgqueuer": 3000.0,
+    again.add(_measured("pgqueuer", 4000.0))
+    assert {cell.peer: (cell.rounds, cell.figures["rate"]) for cell in cells(again.measured)} == {
+        "dibs-postgres": (1, 1000.0),
+        "limit-postgres": (1, 4000.0),
+        "pgqueuer": (2, 3000.0),
     }
-    other = msgspec.structs.replace(results.environment, commit="def")
-    assert kept.load(path, other).measured == []
+    results.code = "another tree"
+    kept.save(results, path)
+    assert kept.load(path, results.environment).measured == []
+
+
+def test_only_a_problem_in_which_no_job_went_wrong_is_forgotten_in_the_next_run(results: Results) -> None:
+    results.measured = [
+        _measured("pgqueuer", 0.0, problem="stalled"),
+        _measured("dbos", 0.0, problem="lost a job", wrong=True),
+    ]
+    results.add(_measured("pgqueuer", 5.0))
+    results.add(_measured("dbos", 5.0))
+    assert {cell.peer: cell.problem for cell in cells(results.measured)} == {"pgqueuer": None, "dbos": "lost a job"}
 
 
 def test_a_loss_is_more_than_fifteen_percent() -> None:

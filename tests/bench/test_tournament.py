@@ -50,7 +50,7 @@ def test_a_system_that_runs_a_job_twice_has_none(ground: Ground) -> None:
 def test_dibs_and_the_limit_are_measured_from_end_to_end(store: str) -> None:
     workloads = [WORKLOADS[name] for name in ("throughput", "latency", "enqueue")]
     plan = Plan(peers=(EVERY[f"dibs-{store}"],), workloads=tuple(workloads), rounds=1, quick=True, most=30)
-    results = Results(environment=environment({}), machine=machine())
+    results = Results(environment=environment({}), code="", machine=machine())
     tournament = Tournament(plan, results, lambda told: None)
     with tournament.ready():
         tournament.run()
@@ -79,7 +79,7 @@ def test_a_system_that_cannot_be_installed_is_named_with_the_reason(
     monkeypatch.setenv("PATH", str(tmp_path))
     peer = msgspec.structs.replace(EVERY["pg-boss"], store="sqlite")
     plan = Plan(peers=(peer,), workloads=(WORKLOADS["throughput"],), rounds=1)
-    results = Results(environment=environment({}), machine=machine())
+    results = Results(environment=environment({}), code="", machine=machine())
     tournament = Tournament(plan, results, lambda told: None)
     with tournament.ready():
         assert {entry.peer.name for _, _, _, entry in tournament.bouts()} == {"limit-sqlite"}
