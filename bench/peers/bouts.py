@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from bench.lib.race import DiscrepancyError
 from bench.peers import processes
@@ -44,6 +44,9 @@ class Run(NamedTuple):
 
 class Bout:
     """Use as a context: whatever happens, no worker outlives it."""
+
+    strays: ClassVar[float] = 0.0
+    """Processor time of all processes that workers had started: nobody waits for them who could tell."""
 
     def __init__(
         self, peer: Peer, setting: Setting, ground: Ground, home: Home, *, kind: str = "async", work: float = 0.0
@@ -97,7 +100,9 @@ class Bout:
     def stop(self) -> None:
         """At once: the ground is thrown away anyway."""
         for worker in self._workers:
-            for pid in processes.session([worker.pid]):
+            members = processes.session([worker.pid])
+            Bout.strays += processes.cpu(pid for pid in members if pid != worker.pid)
+            for pid in members:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

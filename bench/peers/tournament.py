@@ -10,7 +10,7 @@ import msgspec
 
 from bench.lib.race import DiscrepancyError
 from bench.peers import processes
-from bench.peers.bouts import FailedError
+from bench.peers.bouts import Bout, FailedError
 from bench.peers.grounds import GROUNDS, Ground
 from bench.peers.provision import Home, MissingError, provision
 from bench.peers.results import Measured, Results
@@ -37,7 +37,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             limits = [limit for limit in LIMITS if limit.store == store and limit not in peers]
             peers = [*peers, *limits]
         of = workload.quick_entries if self.quick else workload.entries
-        return [entry for peer in peers for entry in of(peer)]
+        entries = [entry for peer in peers for entry in of(peer)]
+        # What is compared follows each other: all systems in one variant, then all in the next.
+        variants = list(dict.fromkeys(entry.variant for entry in entries))
+        return sorted(entries, key=lambda entry: variants.index(entry.variant))
 
     @property
     def stores(self) -> list[str]:
@@ -163,7 +166,7 @@ class Tournament:
 
 def _ours(ground: Ground) -> float:
     """Processor time of this process, of all that it started and that has ended, and of the server."""
-    return processes.cpu([os.getpid(), *ground.pids()])
+    return processes.cpu([os.getpid(), *ground.pids()]) + Bout.strays
 
 
 def _versions(peer: Peer, home: Home) -> dict[str, str]:
