@@ -5,6 +5,7 @@
 PYTHON ?= python3
 JOBS   ?= 4
 ARGS   ?=
+BASE   ?= HEAD
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -20,11 +21,11 @@ TYPED := $(wildcard src tests bench docs/*.py)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons quick lint bench faults docs clean
+.PHONY: help demo test pythons quick lint bench bench-stores bench-guard faults docs clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(CORE) ## see it work, in under a minute, without any server
 	@$(BIN)/dibs demo
@@ -59,8 +60,14 @@ lint: $(DEV) ## ruff, mypy and the import direction
 	@echo "lint-imports"
 	@out=$$($(BIN)/lint-imports 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
-bench: $(DEV) ## measure the stores against each other and their rivals
+bench: $(DEV) ## measure dibs and its peers; takes hours, with ARGS=--quick under five minutes
+	@$(BIN)/python bench/compare.py $(ARGS)
+
+bench-stores: $(DEV) ## measure the stores against their limits and rivals
 	@$(BIN)/python bench/stores.py $(ARGS)
+
+bench-guard: $(DEV) ## fail if this tree is slower than BASE=<commit>
+	@$(BIN)/python bench/guard.py --base $(BASE) $(ARGS)
 
 faults: $(DEV) ## the crash and race tests at full size; takes minutes
 	@DIBS_FAULTS=full $(BIN)/python -m pytest -n $(JOBS) -k "faults or race" \
@@ -70,7 +77,7 @@ docs: $(DEV) ## build the documentation
 	@$(BIN)/python docs/build.py $(ARGS)
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf $(VENV) .venv-* .bench build dist site .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis
 	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -5,7 +5,7 @@
     python bench/stores.py --check
 
 Exit status: 0; 1 if ``--check`` found a threshold missed; 2 if jobs were lost or claimed twice: then there are no
-figures. How it is measured stands in docs/benchmarks.md.
+figures. How it is measured stands in docs/benchmarks-stores.md.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import msgspec
 import dibs
 
 _ROOT = Path(__file__).parents[2]
+MEASURED = ("src", "bench", ":!bench/results")
+"""What figures depend on."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,11 +29,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-def environment(versions: Mapping[str, str]) -> Environment:
-    """This machine, now."""
+def environment(versions: Mapping[str, str], folders: Sequence[str] = MEASURED) -> Environment:
+    """This machine, now; the commit is the last that changed anything in the folders."""
     return Environment(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        commit=_commit(),
+        commit=_commit(folders),
         dibs=dibs.__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         system=f"{platform.system()} {platform.machine()}",
@@ -40,11 +42,17 @@ def environment(versions: Mapping[str, str]) -> Environment:
     )
 
 
-def _commit() -> str:
-    commit = _git("rev-parse", "--short=12", "HEAD")
-    if commit is None:
+def _commit(folders: Sequence[str]) -> str:
+    commit = _git("log", "-1", "--format=%h", "--abbrev=12", "--", *folders)
+    if not commit:
         return "unknown"
-    return f"{commit}+" if _git("status", "--porcelain", "--", "src", "bench") else commit
+    return f"{commit}+" if _git("status", "--porcelain", "--", *folders) else commit
+
+
+def content(folder: str) -> str:
+    """What a folder holds, as a number of git: the same after a rebase. With a + if files were changed since."""
+    tree = _git("rev-parse", "--short=12", f"HEAD:{folder}") or "unknown"
+    return f"{tree}+" if _git("status", "--porcelain", "--", folder) else tree
 
 
 def _git(*arguments: str) -> str | None:

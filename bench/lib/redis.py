@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from bench.lib.arenas import Arena
 from bench.lib.ways import LEASE, QUEUE, TASK, BareWay, DibsWay, Tally, Way, new_jobs, text_of, worker_of
-from dibs import Store, open_store
+from dibs import NewJob, Store, open_store
 from dibs.clock import span_micros
 from tests.servers import RedisServer, find_redis
 
@@ -41,10 +41,14 @@ class RedisLimit(BareWay):
         for chunk in new_jobs(count):
             for at in range(0, len(chunk), 1000):
                 jobs = chunk[at : at + 1000]
-                pairs = [part for job in jobs for part in (job.id.hex, self.encode(job.args))]
-                await self._clients[0].evalsha(self._shas["enqueue"], 1, _ROOT, QUEUE, TASK, *pairs)
+                await self.send(jobs)
                 ids += [job.id for job in jobs]
         return ids
+
+    async def send(self, jobs: Sequence[NewJob], client: Any = None) -> None:
+        """Enqueue these in one call, through a client of the caller's if there is one."""
+        pairs = [part for job in jobs for part in (job.id.hex, self.encode(job.args))]
+        await (client or self._clients[0]).evalsha(self._shas["enqueue"], 1, _ROOT, QUEUE, TASK, *pairs)
 
     async def claim(self, claimer: int, limit: int) -> list[Any]:
         client, decode = self._clients[claimer], self.decode

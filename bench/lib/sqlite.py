@@ -15,7 +15,7 @@ from bench.lib.ways import LEASE, QUEUE, BareWay, DibsWay, Tally, Way, text_of, 
 from dibs import Store, open_store
 from dibs.clock import span_micros
 
-_PRAGMAS = """
+PRAGMAS = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 PRAGMA cache_size = -16000;
@@ -38,7 +38,7 @@ class SQLiteLimit(BareWay):
     def __init__(self, url: str, path: Path) -> None:
         self._url = url
         self._db: Any = apsw.Connection(str(path))
-        self._db.execute(_PRAGMAS).fetchall()
+        self._db.execute(PRAGMAS).fetchall()
         self._lease = span_micros(LEASE)
 
     async def fill(self, count: int) -> list[UUID]:
@@ -96,7 +96,7 @@ class SQLiteArena(Arena):
     name = "sqlite"
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="dibs-bench-", dir=_disk()))
+        self._folder = Path(tempfile.mkdtemp(prefix="dibs-bench-", dir=disk()))
         self._files = 0
 
     async def stop(self) -> None:
@@ -129,7 +129,7 @@ class SQLiteArena(Arena):
 ARENA = SQLiteArena
 
 
-def _disk() -> Path:
+def disk() -> Path:
     """A folder that is not in memory: a commit must cost what it costs."""
     for folder in (Path(tempfile.gettempdir()), Path("/var/tmp"), Path(__file__).parents[1]):
         if folder.is_dir() and _file_system(folder) not in ("tmpfs", "ramfs"):

@@ -1,0 +1,1 @@
+"""dibs and its peers: the same work, the same machine, one run."""

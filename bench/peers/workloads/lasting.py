@@ -1,0 +1,112 @@
+"""What time does to a queue: a snapshot that is held, a backlog that waits, millions of jobs that are finished."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bench.peers.bouts import OTHERS, Run
+from bench.peers.table import BRISK, Peer
+from bench.peers.workloads.base import Entry, Figure, Stage, Workload
+from bench.peers.workloads.throughput import drained
+
+
+class Snapshot(Workload):
+    name = "snapshot"
+    title = "An old snapshot is held"
+    method = (
+        "Throughput while another connection holds a REPEATABLE READ snapshot that is older than the jobs: no dead "
+        "row can be vacuumed away. The rate in the first and in the last quarter of the jobs."
+    )
+    figures: ClassVar = {
+        "rate": Figure("jobs/s"),
+        "first": Figure("first quarter"),
+        "last": Figure("last quarter"),
+        "ratio": Figure("last of first", 2),
+    }
+
+    def entries(self, peer: Peer) -> list[Entry]:
+        return [Entry(peer, peer.best, "held")] if peer.store == "postgres" else []
+
+    def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
+        jobs = stage.jobs(max(entry.setting.jobs, BRISK))
+        with stage.bout(entry) as bout, stage.ground.old_snapshot():
+            found, runs = drained(bout, jobs)
+            first, last = quarters(runs)
+            return jobs, {"rate": found["rate"], "first": first, "last": last, "ratio": last / first}
+
+
+def quarters(runs: Sequence[Run]) -> tuple[float, float]:
+    """Jobs per second in the first and in the last quarter."""
+    part = len(runs) // 4
+    return (
+        part / max(runs[part].start - runs[0].start, 1e-6),
+        part / max(runs[-1].start - runs[-1 - part].start, 1e-6),
+    )
+
+
+class Backlog(Workload):
+    name = "backlog"
+    title = "A deep backlog"
+    method = (
+        "Throughput while 1,000,000 other jobs wait in the same queue: of less priority and enqueued before, or, "
+        "where a system knows no priorities, behind. Beside it the rate without them, from the same round."
+    )
+    figures: ClassVar = {
+        "rate": Figure("jobs/s"),
+        "without": Figure("without it"),
+        "ratio": Figure("of that", 2),
+    }
+    DEEP = 1_000_000
+
+    def entries(self, peer: Peer) -> list[Entry]:
+        able = peer.bulk and peer.best.jobs >= BRISK and not peer.is_limit
+        return [Entry(peer, peer.best, "1,000,000 waiting")] if able else []
+
+    def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
+        jobs = stage.jobs(entry.setting.jobs)
+        with stage.bout(entry) as bout:
+            runs = drained(bout, jobs)[1]
+            without = jobs / (runs[-1].start - runs[0].start)
+        with stage.bout(entry) as bout:
+            deep = {"how": "bulk", "jobs": stage.jobs(self.DEEP), "first": OTHERS, "level": 1}
+            if not entry.peer.priorities:
+                bout.enqueue(how="bulk", jobs=jobs)
+            bout.enqueue(**deep)
+            if entry.peer.priorities:
+                bout.enqueue(how="bulk", jobs=jobs)
+            stage.ground.calm()
+            bout.start()
+            bout.wait_for_jobs(jobs)
+            bout.stop()
+            runs = bout.verified(jobs)
+        rate = jobs / (runs[-1].start - runs[0].start)
+        return jobs, {"rate": rate, "without": without, "ratio": rate / without}
+
+
+class Growth(Workload):
+    name = "growth"
+    title = "Growth over 5,000,000 jobs"
+    method = (
+        "Ten times half a million jobs are enqueued and worked off, in one store that keeps their history. The "
+        "rate of the last part beside that of the first."
+    )
+    figures: ClassVar = {"first": Figure("first 500,000"), "last": Figure("last 500,000"), "ratio": Figure("ratio", 2)}
+    PARTS, PART = 10, 500_000
+
+    def entries(self, peer: Peer) -> list[Entry]:
+        return [Entry(peer, peer.best, "5,000,000 jobs")] if peer.script == "dibs" else []
+
+    def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
+        part, rates = stage.jobs(self.PART), list[float]()
+        with stage.bout(entry) as bout:
+            for number in range(self.PARTS):
+                bout.enqueue(how="bulk", jobs=part, first=number * part)
+                stage.ground.calm()
+                bout.left()
+                bout.start()
+                bout.wait_for_runs(part)
+                ended = bout.wait_until_finished()
+                bout.stop()
+                runs = bout.verified(part, number * part)
+                rates.append(part / (ended - runs[0].start))
+                bout.forget_runs()
+        return part * self.PARTS, {"first": rates[0], "last": rates[-1], "ratio": rates[-1] / rates[0]}

@@ -1,0 +1,86 @@
+"""The benchmark itself, at a tiny size: who loses or doubles a job has no figure."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.guard import compare_on
+from bench.lib.environment import environment
+from bench.lib.race import DiscrepancyError
+from bench.peers.grounds import Ground, SQLiteGround
+from bench.peers.provision import own_home
+from bench.peers.results import Results, cells, machine
+from bench.peers.table import EVERY, Peer, Setting
+from bench.peers.tournament import Plan, Tournament
+from bench.peers.workloads import WORKLOADS, Entry, Stage
+
+HONEST = Peer(name="careless", store="sqlite", script="tests.bench.careless", default=Setting("honest"))
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    ground = SQLiteGround()
+    ground.start()
+    yield ground
+    ground.stop()
+
+
+def _drained(ground: Ground, setting: Setting, *, workers: str = "1 process") -> dict[str, float]:
+    entry = Entry(HONEST, setting, f"plain, {workers}")
+    return WORKLOADS["throughput"].measure(Stage(ground, own_home(), most=10), entry)[1]
+
+
+def test_a_system_that_runs_each_job_once_has_figures(ground: Ground) -> None:
+    assert _drained(ground, HONEST.default)["rate"] > 0
+
+
+def test_a_system_that_loses_a_job_has_none(ground: Ground) -> None:
+    with pytest.raises(DiscrepancyError, match="1 of 10 jobs did not run"):
+        _drained(ground, Setting("loses", "loses=1"))
+
+
+def test_a_system_that_runs_a_job_twice_has_none(ground: Ground) -> None:
+    with pytest.raises(DiscrepancyError, match="1 ran more than once"):
+        _drained(ground, Setting("doubles", "doubles=1"))
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "redis"])
+def test_dibs_and_the_limit_are_measured_from_end_to_end(store: str) -> None:
+    workloads = [WORKLOADS[name] for name in ("throughput", "latency", "enqueue")]
+    plan = Plan(peers=(EVERY[f"dibs-{store}"],), workloads=tuple(workloads), rounds=1, quick=True, most=30)
+    results = Results(environment=environment({}), code="", machine=machine())
+    tournament = Tournament(plan, results, lambda told: None)
+    with tournament.ready():
+        tournament.run()
+    found = cells(results.measured)
+    assert [cell.problem for cell in found if cell.problem] == []
+    assert {cell.peer for cell in found} == {f"dibs-{store}", f"limit-{store}"}
+    assert {each.workload for each in results.measured} == {"throughput", "latency", "enqueue"}
+    assert all(value > 0 for cell in found for name, value in cell.figures.items() if name in ("rate", "p50"))
+
+
+def test_the_guard_compares_two_trees() -> None:
+    homes = {"base": own_home(), "tree": own_home()}
+    found = compare_on("sqlite", homes, rounds=1, most=30)
+    assert [each.what for each in found] == [
+        "throughput, async, 1 process: jobs/s",
+        "latency, idle: median ms",
+        "enqueue, one by one: jobs/s",
+        "enqueue, bulk: jobs/s",
+    ]
+
+
+def test_a_system_that_cannot_be_installed_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bench.peers.provision.CACHE", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    peer = msgspec.structs.replace(EVERY["pg-boss"], store="sqlite")
+    plan = Plan(peers=(peer,), workloads=(WORKLOADS["throughput"],), rounds=1)
+    results = Results(environment=environment({}), code="", machine=machine())
+    tournament = Tournament(plan, results, lambda told: None)
+    with tournament.ready():
+        assert {entry.peer.name for _, _, _, entry in tournament.bouts()} == {"limit-sqlite"}
+    assert results.missing == {"pg-boss": "node and npm are not installed here"}
