@@ -37,8 +37,9 @@ begin
         into spots, ids, epochs, job_tasks, job_keys, plain
         from dibs.first_due(queue, lane, newest_first, tasks, moment, wanted) as due;
         continue when spots is null;
-        exit when not plain
-            or not dibs.fits(queue, job_tasks, job_keys, limited, limited_tasks, may_wait => wanted = max_jobs);
+        exit when not plain or not dibs.take_room(
+            queue, ids, epochs, job_tasks, job_keys, limited, limited_tasks, moment, may_wait => wanted = max_jobs
+        );
         return query
         update dibs.job set
             worker = claim_freely.worker, locked_until = moment + lease, started_at = moment, outcome = null,
@@ -51,7 +52,6 @@ begin
         returning
             job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
             job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs;
-        perform dibs.note_starts(queue, ids, epochs, job_tasks, job_keys, moment);
         wanted := wanted - cardinality(spots);
     end loop;
 end
