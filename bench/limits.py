@@ -6,8 +6,8 @@
 
 The same jobs, in turns within one run: with no limit and under each; claimed and settled by 200, the same while the
 claimer holds 6,000 others, and through a worker with default settings. The ratio is the median of those within the
-rounds, of throughput and of processor time. Exit status: 0; 1 if ``--check`` found a ratio below 0.70; 2 if jobs were lost
-or ran twice: then there are no figures.
+rounds, of throughput and of processor time. Exit status: 0; 1 if ``--check`` found a ratio below 0.70; 2 if jobs were
+lost or ran twice: then there are no figures.
 """
 
 import asyncio

@@ -159,6 +159,28 @@ async def test_slots_and_buckets_of_keys_do_not_pile_up(url: str) -> None:
         assert [await sql.fetchval(f"select count(*) from dibs.{table}") for table in ("slot", "bucket")] == [0, 0]
 
 
+async def test_a_claim_writes_few_rows_of_slots_and_what_has_ended_is_taken_out_of_them(url: str) -> None:
+    entries = """
+        select slot.name, one.key, count(*)::integer from dibs.slot
+        cross join lateral unnest(slot.keys, slot.jobs) as one (key, job) group by 1, 2 order by 1, 2
+    """
+    buckets = "select name, key, slots from dibs.bucket order by name, key"
+    async with opened(url) as store, connected(url) as sql:
+        await store.limit(KEYS, Limit(concurrency=2))
+        keys = [f"k{number:02}" for number in range(20)]
+        await store.enqueue([NewJob(task="t", limit_key=key) for key in keys * 2])
+        claims = await store.claim("default", "w", 100, LEASE)
+        assert len(claims) == 40
+        assert await sql.fetchval("select count(*) from dibs.slot") <= 8
+        assert await sql.fetch(entries) == await sql.fetch(buckets) == [("default", key, 2) for key in keys]
+        await store.settle([claim.settled(Succeeded()) for claim in claims[:20]])
+        await store.enqueue([NewJob(task="t", limit_key=key) for key in keys * 3])
+        again = await store.claim("default", "w", 100, LEASE)
+        assert len(again) == 20, "one of each key has ended"
+        assert await sql.fetch(entries) == await sql.fetch(buckets) == [("default", key, 2) for key in keys]
+        assert await store.claim("default", "w", 100, LEASE) == []
+
+
 async def test_held_back_jobs_in_front_are_not_walked_by_every_claim(url: str) -> None:
     claim = "select * from dibs.claim('default', 'w', 1, '60 s', null, $1, $2, $3, now() + interval '1 hour')"
     read = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'job'"
