@@ -143,6 +143,13 @@ create table dibs.slot (
 -- Serves claims under a limit that may be full. A job that is claimed again is there twice until the first is dropped.
 create index slot_use on dibs.slot (kind, name, part);
 
+-- When a claim last passed a job of a queue that a limit held back; written again half a second later at the earliest. Where
+-- none was passed since somebody looked from the beginning, nothing is waiting in front of what was claimed then.
+create table dibs.passed (
+    queue text collate "C" primary key,
+    at timestamptz not null
+) with (fillfactor = 50);
+
 -- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
 create table dibs.need (
     step uuid not null,
