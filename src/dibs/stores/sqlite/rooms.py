@@ -97,7 +97,7 @@ class Rooms:
         unread = [key for key in keys if key not in gauge.free]
         if unread:
             wanted = _json(unread)
-            held = dict(self._db.rows(sql.KNOWN_USE_OF_KEYS, (self._name, wanted)))
+            held: dict[str, int] = dict(self._db.rows(sql.KNOWN_USE_OF_KEYS, (self._name, wanted)))
             gauge.read(unread, held, {} if gauge.rate is None else _full_at(self._db, self._name, wanted))
 
     def count_keys(self) -> None:
