@@ -1,5 +1,6 @@
 """An arena: one store's server or file, where ways are opened on empty ground."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
@@ -32,6 +33,10 @@ class Arena(ABC):
 
     async def calm_place(self, place: str) -> None:  # noqa: B027
         """Let the server finish what filling left to do."""
+
+    def cpu(self) -> float:
+        """Seconds of processor time until now: this process, and the server if there is one."""
+        return time.process_time()
 
     def versions(self) -> dict[str, str]:
         """What was measured: driver and server."""

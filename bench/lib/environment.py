@@ -4,10 +4,12 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import psutil
 
 import dibs
 
@@ -40,6 +42,16 @@ def environment(versions: Mapping[str, str], folders: Sequence[str] = MEASURED) 
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         versions=dict(versions),
     )
+
+
+def cpu_of(server: int) -> float:
+    """Seconds of processor time that a server has used until now, with the processes that it started."""
+    process = psutil.Process(server)
+    total = sum(process.cpu_times()[:4])  # those of children that have ended are among its own
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has just ended: a process that measures holds its connections
+            total += sum(child.cpu_times()[:2])
+    return float(total)
 
 
 def _commit(folders: Sequence[str]) -> str:

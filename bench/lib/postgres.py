@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from bench.lib.arenas import Arena
+from bench.lib.environment import cpu_of
 from bench.lib.ways import LEASE, QUEUE, TASK, BareWay, DibsWay, Tally, Way, new_jobs, text_of, worker_of
 from dibs import Store, open_store
 from tests.servers import PostgresServer, find_postgres
@@ -32,7 +33,9 @@ _TEXTBOOK_TALLY = """
 select count(*) filter (where state = 'queued'), count(*) filter (where state = 'running'),
     count(*) filter (where state = 'succeeded') from textbook.job
 """
-_EMPTY = "truncate dibs.job, dibs.finished, dibs.queue, dibs.worker, textbook.job"
+_EMPTY = """
+truncate dibs.job, dibs.finished, dibs.queue, dibs.worker, dibs.scope, dibs.bucket, dibs.slot, dibs.passed, textbook.job
+"""
 # No vacuum and no checkpoint between filling and measuring: in a queue that works, a job is claimed before a vacuum
 # has seen it, and its page was written since the last checkpoint, so that no image of it goes to the log again.
 _CALM = ("analyze dibs.job", "analyze textbook.job")
@@ -192,6 +195,9 @@ class PostgresArena(Arena):
 
     async def stop(self) -> None:
         self._server.stop()
+
+    def cpu(self) -> float:
+        return super().cpu() + cpu_of(self._server.pid)
 
     def versions(self) -> dict[str, str]:
         version = ".".join(map(str, self._server.installation.version))

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -29,6 +29,8 @@ class Run:
     marks: list[tuple[float, int]] = field(default_factory=list)
     """After each settle: seconds since the start, jobs settled."""
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Seconds of processor time, by the clock that the race was given."""
 
     @property
     def rate(self) -> float:
@@ -49,24 +51,29 @@ async def warm_up(way: Way, claimers: int) -> None:
     _agree(way.name, "succeeded after warming up", (await way.tally()).succeeded, len(ids))
 
 
-async def race(way: Way, jobs: int, batch: int, claimers: int) -> Run:
-    """Fill, measure, verify."""
+async def race(
+    way: Way, jobs: int, batch: int, claimers: int, *, held: int = 0, cpu: Callable[[], float] = time.process_time
+) -> Run:
+    """Fill, measure, verify. A claimer goes on claiming while it holds so many jobs, and settles its oldest ones."""
     await warm_up(way, claimers)
     ids = await way.fill(jobs)
     _agree(way.name, "enqueued", len(ids), jobs)
     await way.calm()
     run = Run(total=jobs)
-    began = time.perf_counter()
-    await asyncio.gather(*(_claimer(way, run, number, batch, began) for number in range(claimers)))
-    run.seconds = time.perf_counter() - began
+    cpu_began, began = cpu(), time.perf_counter()
+    await asyncio.gather(*(_claimer(way, run, number, (batch, held), began) for number in range(claimers)))
+    run.seconds, run.cpu = time.perf_counter() - began, cpu() - cpu_began
     _verify(way, run, ids)
     # The warm-up's jobs are in the history too.
     _agree(way.name, "jobs by state", await way.tally(), Tally(0, 0, jobs + claimers))
     return run
 
 
-async def _claimer(way: Way, run: Run, number: int, batch: int, began: float) -> None:
+async def _claimer(way: Way, run: Run, number: int, sizes: tuple[int, int], began: float) -> None:
+    batch, most = sizes
     moved = began
+    held: deque[list[Any]] = deque()
+    holds = 0
     while run.claimed < run.total:
         claims = await way.claim(number, batch)
         if not claims:
@@ -76,11 +83,19 @@ async def _claimer(way: Way, run: Run, number: int, batch: int, began: float) ->
             continue
         run.claimed += len(claims)
         run.taken += way.taken(claims)
-        # Not in one statement: that would read the sum before it waits, and lose what others add meanwhile.
-        accepted = await way.settle(number, claims)
+        held.append(claims)
+        holds += len(claims)
+        while held and (holds > most or run.claimed >= run.total):
+            done = held.popleft()
+            holds -= len(done)
+            # Not in one statement: that would read the sum before it waits, and lose what others add meanwhile.
+            accepted = await way.settle(number, done)
+            run.accepted += accepted
+            moved = time.perf_counter()
+            run.marks.append((moved - began, run.accepted))
+    for done in held:  # another claimer took the last ones
+        accepted = await way.settle(number, done)
         run.accepted += accepted
-        moved = time.perf_counter()
-        run.marks.append((moved - began, run.accepted))
 
 
 def _verify(way: Way, run: Run, ids: Sequence[UUID]) -> None:

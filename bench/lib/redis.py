@@ -9,6 +9,7 @@ import redis
 from redis.asyncio import Redis
 
 from bench.lib.arenas import Arena
+from bench.lib.environment import cpu_of
 from bench.lib.ways import LEASE, QUEUE, TASK, BareWay, DibsWay, Tally, Way, new_jobs, text_of, worker_of
 from dibs import NewJob, Store, open_store
 from dibs.clock import span_micros
@@ -96,6 +97,9 @@ class RedisArena(Arena):
 
     async def stop(self) -> None:
         self._server.stop()
+
+    def cpu(self) -> float:
+        return super().cpu() + cpu_of(self._server.pid)
 
     def versions(self) -> dict[str, str]:
         found = self._server.installation

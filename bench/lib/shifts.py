@@ -86,11 +86,11 @@ async def _worker(arena: Arena, jobs: int, concurrency: int, *, metrics: bool = 
         ran: list[int] = []
         counted = Counted(arena, way.store)
         began: list[float] = []
-        worker = Worker(_tasks(ran, began), counted.open, queues=[QUEUE], concurrency=concurrency, until_empty=True)
+        worker = Worker(tasks(ran, began), counted.open, queues=[QUEUE], concurrency=concurrency, until_empty=True)
         with _scraped(worker) if metrics else nullcontext():
             await worker.run()
             seconds = time.perf_counter() - began[0]
-        _verify(arena.name, ran, jobs, await way.tally())
+        verify(arena.name, ran, jobs, await way.tally())
         return jobs / seconds, jobs / counted.claims
     finally:
         await way.close()
@@ -117,15 +117,17 @@ def _scraped(worker: Worker) -> Iterator[None]:
         server.stop()
 
 
-def _tasks(ran: list[int], began: list[float]) -> Tasks:
+def tasks(ran: list[int], began: list[float]) -> Tasks:
+    """The one task, whose handler writes down what ran; and when the worker began."""
+
     async def send(to: str, template: str, retries: list[int], number: int) -> None:
         ran.append(number)
 
-    tasks = Tasks()
-    tasks.add(AsyncTask(send, name=TASK))
+    known = Tasks()
+    known.add(AsyncTask(send, name=TASK))
     # Nobody is measured while it connects.
-    tasks.hooks["startup"] = [lambda: began.append(time.perf_counter())]
-    return tasks
+    known.hooks["startup"] = [lambda: began.append(time.perf_counter())]
+    return known
 
 
 class Counted:
@@ -149,7 +151,8 @@ class Counted:
         return store
 
 
-def _verify(store: str, ran: list[int], jobs: int, tally: Tally) -> None:
+def verify(store: str, ran: list[int], jobs: int, tally: Tally) -> None:
+    """Every job ran once, and the store says so, too."""
     if sorted(ran) != list(range(jobs)):
         raise DiscrepancyError(f"{store}: {len(ran)} runs of {len(set(ran))} jobs, expected each of {jobs} once")
     if tally != Tally(0, 0, jobs):

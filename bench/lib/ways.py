@@ -39,20 +39,31 @@ def arguments(number: int) -> dict[str, Any]:
     return {"to": f"somebody-{number}@example.org", "template": "welcome", "retries": [1, 5, 30], "number": number}
 
 
-def new_jobs(count: int, *, priority: int = 0, run_at: datetime | None = None) -> Iterator[list[NewJob]]:
-    """Jobs to enqueue, in chunks as large as a call may be."""
+def new_jobs(
+    count: int, *, priority: int = 0, run_at: datetime | None = None, tenants: int = 0
+) -> Iterator[list[NewJob]]:
+    """Jobs to enqueue, in chunks as large as a call may be; with limit keys if there are tenants."""
     for start in range(0, count, CHUNK):
         numbers = range(start, min(start + CHUNK, count))
         yield [
-            NewJob(task=TASK, args=arguments(number), queue=QUEUE, priority=priority, run_at=run_at)
+            NewJob(
+                task=TASK,
+                args=arguments(number),
+                queue=QUEUE,
+                priority=priority,
+                run_at=run_at,
+                limit_key=f"tenant-{number % tenants}" if tenants else None,
+            )
             for number in numbers
         ]
 
 
-async def enqueue(store: Store, count: int, *, priority: int = 0, run_at: datetime | None = None) -> list[UUID]:
+async def enqueue(
+    store: Store, count: int, *, priority: int = 0, run_at: datetime | None = None, tenants: int = 0
+) -> list[UUID]:
     """Fill a store."""
     ids: list[UUID] = []
-    for chunk in new_jobs(count, priority=priority, run_at=run_at):
+    for chunk in new_jobs(count, priority=priority, run_at=run_at, tenants=tenants):
         ids += [answer.id for answer in await store.enqueue(chunk) if answer.created]
     return ids
 
@@ -106,12 +117,15 @@ class Way(ABC):
 class DibsWay(Way):
     """A store of dibs, through the calls that a worker makes."""
 
+    tenants = 0
+    """Among how many limit keys the jobs are shared out; 0: they have none."""
+
     def __init__(self, store: Store, name: str = "dibs") -> None:
         self.name = name
         self.store = store
 
     async def fill(self, count: int) -> list[UUID]:
-        return await enqueue(self.store, count)
+        return await enqueue(self.store, count, tenants=self.tenants)
 
     async def claim(self, claimer: int, limit: int) -> list[Any]:
         return await self.store.claim(QUEUE, worker_of(claimer), limit, LEASE)

@@ -16,6 +16,8 @@ from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, migrated
 pytestmark = needs_postgres
 
 SECOND = timedelta(seconds=1)
+READ = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'job'"
+"""How many jobs the transaction has looked at."""
 QUEUE, KEYS = Scope(queue="default"), Scope(queue="default", each_key=True)
 
 
@@ -159,19 +161,74 @@ async def test_slots_and_buckets_of_keys_do_not_pile_up(url: str) -> None:
         assert [await sql.fetchval(f"select count(*) from dibs.{table}") for table in ("slot", "bucket")] == [0, 0]
 
 
+async def test_a_claim_writes_few_rows_of_slots_and_what_has_ended_is_taken_out_of_them(url: str) -> None:
+    entries = """
+        select slot.name, one.key, count(*)::integer from dibs.slot
+        cross join lateral unnest(slot.keys, slot.jobs) as one (key, job) group by 1, 2 order by 1, 2
+    """
+    buckets = "select name, key, slots from dibs.bucket order by name, key"
+    async with opened(url) as store, connected(url) as sql:
+        await store.limit(KEYS, Limit(concurrency=2))
+        keys = [f"k{number:02}" for number in range(20)]
+        await store.enqueue([NewJob(task="t", limit_key=key) for key in keys * 2])
+        claims = await store.claim("default", "w", 100, LEASE)
+        assert len(claims) == 40
+        assert await sql.fetchval("select count(*) from dibs.slot") <= 8
+        assert await sql.fetch(entries) == await sql.fetch(buckets) == [("default", key, 2) for key in keys]
+        await store.settle([claim.settled(Succeeded()) for claim in claims[:20]])
+        await store.enqueue([NewJob(task="t", limit_key=key) for key in keys * 3])
+        again = await store.claim("default", "w", 100, LEASE)
+        assert len(again) == 20, "one of each key has ended"
+        assert await sql.fetch(entries) == await sql.fetch(buckets) == [("default", key, 2) for key in keys]
+        assert await store.claim("default", "w", 100, LEASE) == []
+
+
 async def test_held_back_jobs_in_front_are_not_walked_by_every_claim(url: str) -> None:
     claim = "select * from dibs.claim('default', 'w', 1, '60 s', null, $1, $2, $3, now() + interval '1 hour')"
-    read = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'job'"
     async with connected(url) as sql, opened(url) as store:
         await store.limit(Scope(task="t"), Limit(concurrency=0))
         await sql.execute(MANY, timedelta(seconds=-5), 0, 3_000)
         await store.enqueue([NewJob(task="free") for _ in range(2)])
         async with sql.transaction():
             first = await sql.fetchrow(claim, [], [], [])
-            walked = await sql.fetchval(read)
+            walked = await sql.fetchval(READ)
             second = await sql.fetchrow(claim, [0], [first["run_at"]], [first["id"]])
             assert (first["task"], second["task"]) == ("free", "free")
-            assert walked > 3_000 > 5 * (await sql.fetchval(read) - walked)
+            assert walked > 3_000 > 5 * (await sql.fetchval(READ) - walked)
+
+
+async def test_running_jobs_in_front_are_not_walked_where_no_limit_has_held_anything_back(url: str) -> None:
+    places = "'1 hour', null, '{0}', array[$1::timestamptz], array[$2::uuid], 'infinity'"
+    blind = f"select id from dibs.claim('default', 'w', 1, {places})"
+    knowing = f"select id from dibs.claim('default', 'w', 1, {places}, true, $3::timestamptz)"
+    async with opened(url) as store, connected(url) as sql:
+        await store.limit(KEYS, Limit(concurrency=10_000))
+        await store.enqueue([NewJob(task="t", limit_key="a") for _ in range(3_010)])
+        claim = "select run_at, id, locked_until - interval '1 hour' from dibs.claim('default', 'w', 3000, '1 hour')"
+        run_at, id_, looked_at = (await sql.fetch(claim))[-1]
+        async with sql.transaction():
+            before = await sql.fetchval(READ)
+            assert await sql.fetchval(blind, run_at, id_)
+            walked = await sql.fetchval(READ) - before
+            assert await sql.fetchval(knowing, run_at, id_, looked_at)
+            assert walked > 3_000 > 5 * (await sql.fetchval(READ) - before - walked)
+
+
+async def test_a_job_that_was_held_back_is_first_when_there_is_room_again(url: str) -> None:
+    """Also for a handle that has claimed others behind it meanwhile, and has not looked from the beginning since."""
+    async with opened(url) as store, opened(url) as other:
+        await store.limit(KEYS, Limit(concurrency=1))
+        jobs = [NewJob(task="t", limit_key=key) for key in ("a", "b", "c", "d", "e")]
+        await store.enqueue(jobs)
+        [first] = await store.claim("default", "w", 1, LEASE)
+        early = NewJob(task="t", limit_key="a", run_at=first.run_at - SECOND)
+        await other.enqueue([early])
+        [second] = await other.claim("default", "v", 1, LEASE)
+        assert (first.id, second.id) == (jobs[0].id, jobs[1].id), "the early one has no room"
+        assert [claim.id for claim in await store.claim("default", "w", 1, LEASE)] == [jobs[2].id]
+        await other.settle([first.settled(Succeeded())])
+        assert [claim.id for claim in await store.claim("default", "w", 1, LEASE)] == [early.id]
+        assert [claim.id for claim in await store.claim("default", "w", 9, LEASE)] == [jobs[3].id, jobs[4].id]
 
 
 # --- cancels --------------------------------------------------------------------------------------

@@ -183,6 +183,62 @@ async def test_full_buckets_and_old_requests_to_cancel_are_swept(store: SQLiteSt
     assert await left() == [(0, 0)]
 
 
+async def in_use(store: SQLiteStore) -> dict[tuple[str, str], int]:
+    """How many jobs the store takes to be held, by kind and key."""
+    rows = await store._read(lambda db, _: db.rows("SELECT kind, key, held FROM dibs_use"))
+    return {(kind, key): held for kind, key, held in rows}
+
+
+async def test_what_is_held_is_counted_anew_only_when_it_leaves_no_room(store: SQLiteStore) -> None:
+    await store.limit(Scope(queue="default", each_key=True), Limit(concurrency=3))
+    await store.enqueue(many("t", 10, limit_key="a") + many("t", 1, limit_key="b"))
+    for held in (1, 2, 3):
+        [claim] = await store.claim("default", "w", 1, LEASE)
+        await store.settle([claim.settled(Succeeded())])
+        assert await in_use(store) == {("key", "a"): held}
+    [claim] = await store.claim("default", "w", 1, LEASE)
+    assert await in_use(store) == {("key", "a"): 1}, "none of the others is running"
+    assert len(await take(store, 10)) == 3, "two of a, one of b"
+    assert await in_use(store) == {("key", "a"): 3, ("key", "b"): 1}
+    assert await take(store, 10) == []
+
+
+async def test_a_claim_under_a_limit_that_has_room_does_not_count_what_is_running(store: SQLiteStore) -> None:
+    await store.limit(Scope(queue="default"), Limit(concurrency=10_000))
+    await store.limit(Scope(task="t"), Limit(concurrency=10_000))
+    await store.limit(Scope(queue="default", each_key=True), Limit(concurrency=10_000))
+    await store.enqueue(many("t", 3_000, limit_key="a"))
+    await take(store, 10)
+    few = await steps_of_a_claim(store)
+    await take(store, 2_000)
+    assert await steps_of_a_claim(store) <= 2 * few
+
+
+async def test_what_runs_already_is_held_when_a_limit_is_set(store: SQLiteStore) -> None:
+    await store.enqueue(many("t", 5, limit_key="a") + many("t", 2, limit_key="b") + many("t", 1))
+    await take(store, 7)
+    for scope in (Scope(queue="default"), Scope(task="t"), Scope(queue="default", each_key=True)):
+        await store.limit(scope, Limit(concurrency=5))
+    assert await in_use(store) == {("queue", ""): 7, ("task", ""): 7, ("key", "a"): 5, ("key", "b"): 2}
+    assert await take(store, 10) == []
+    await store.limit(Scope(queue="default"), None)
+    await store.limit(Scope(task="t"), None)
+    assert await in_use(store) == {("key", "a"): 5, ("key", "b"): 2}
+    assert await take(store, 10) == ["t"], "the one without a key"
+
+
+async def test_limit_keys_that_hold_nothing_are_swept(store: SQLiteStore) -> None:
+    await store.limit(Scope(queue="default", each_key=True), Limit(concurrency=3))
+    await store.enqueue(many("t", 1, limit_key="a") + many("t", 2, limit_key="b"))
+    claims = await store.claim("default", "w", 10, LEASE)
+    await store.settle([claim.settled(Succeeded()) for claim in claims[:2]])
+    await store.sweep()
+    assert await in_use(store) == {("key", "b"): 2}, "at least as many as are held"
+    await store.settle([claim.settled(Succeeded()) for claim in claims[2:]])
+    await store.sweep()
+    assert await in_use(store) == {}
+
+
 async def test_plain_jobs_stand_in_none_of_the_indexes_for_special_ones(store: SQLiteStore) -> None:
     await store.enqueue(many("t", 10))
     await take(store, 5)

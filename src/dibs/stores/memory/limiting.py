@@ -1,6 +1,7 @@
-"""Limits in memory: what runs is counted when it is asked for, so nothing has to be given back."""
+"""Limits in memory: what runs is counted when there may be no room, so nothing has to be given back."""
 
 import threading
+from collections import Counter
 from datetime import datetime
 from uuid import UUID
 
@@ -25,6 +26,8 @@ class LimitVerbs:
         super().__init__()
         self._limited: dict[Scope, tuple[int, Limit]] = {}
         self._full_at: dict[Bucket, int] = {}
+        self._held_in: Counter[Bucket] = Counter()
+        """How many are held under limits: at least as many as run, since leases may have expired."""
 
     async def limit(self, scope: Scope, limit: Limit | None, *, rank: int = 0) -> None:
         rules.scope(scope)
@@ -38,6 +41,7 @@ class LimitVerbs:
                 self._limited[scope] = (rank, wanted)
             if _rate(there) != _rate(self._limited.get(scope)):
                 self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if bucket[0] != scope}
+            self._held_in = Counter(bucket for record in self._held.values() for bucket in self._buckets(record))
 
     async def limits(self, job: UUID | None = None) -> list[LimitUse]:
         with self._lock:
@@ -48,6 +52,8 @@ class LimitVerbs:
 
     def _buckets(self, record: Record | None) -> list[Bucket]:
         """What the job comes under, if there is one."""
+        if not self._limited:
+            return []
         return [
             (scope, record.limit_key if scope.each_key else None)
             for scope in self._limited
@@ -67,6 +73,20 @@ class LimitVerbs:
             next_start=opens_at if opens_at > now else None,
         )
 
+    def _hold(self, record: Record) -> None:
+        """It is claimed, perhaps again."""
+        if record.id not in self._held:
+            self._held[record.id] = record
+            self._held_in.update(self._buckets(record))
+
+    def _let_go(self, record: Record) -> None:
+        """If it is held."""
+        if self._held.pop(record.id, None) is not None:
+            for bucket in self._buckets(record):
+                self._held_in[bucket] -= 1
+                if not self._held_in[bucket]:
+                    del self._held_in[bucket]
+
     # --- in a claim -----------------------------------------------------------------------------------------
 
     def _admit(self, record: Record, now: datetime) -> bool:
@@ -83,7 +103,8 @@ class LimitVerbs:
 
     def _has_room(self, bucket: Bucket, now: datetime) -> bool:
         _, limit = self._limited[bucket[0]]
-        if limit.concurrency is not None and self._running_in(bucket, now) >= limit.concurrency:
+        most = limit.concurrency
+        if most is not None and self._held_in[bucket] >= most and self._running_in(bucket, now) >= most:
             return False
         return limit.rate is None or self._opens_at(bucket, limit.rate) <= now
 

@@ -151,7 +151,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
         record.attempts += 1
         record.epoch += 1
         record.started_at, record.locked_until = now, now + lease
-        self._held[record.id] = record
+        self._hold(record)
         self._lanes[record.queue].look_at(record, record.locked_until)
 
     async def heartbeat(
@@ -245,7 +245,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
 
     def _put_back(self, record: Record, run_at: datetime) -> None:
         record.state, record.run_at, record.locked_until = State.QUEUED, run_at, None
-        self._held.pop(record.id, None)
+        self._let_go(record)
         lane = self._lane(record.queue)
         if record.key is not None:
             lane.take_key(record)
@@ -259,7 +259,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
 
     def _close(self, record: Record, state: State, now: datetime) -> None:
         record.state, record.finished_at, record.locked_until = state, now, None
-        self._held.pop(record.id, None)
+        self._let_go(record)
         if record.key is not None and not record.busy(now):
             self._lanes[record.queue].free_key(record)
 
@@ -315,7 +315,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
 
     def _drop(self, record: Record) -> None:
         self._lanes[record.queue].free_key(record)
-        self._held.pop(record.id, None)
+        self._let_go(record)
         del self._jobs[record.id]
         if record.flow is not None:
             self._forget_step(record)

@@ -26,14 +26,15 @@ class Lookout:
     def __init__(self, look_every: float) -> None:
         self._look_every = look_every
         self._lanes: dict[int, tuple[datetime, UUID]] = {}
+        self._looked_at: datetime | None = None
         self._until: datetime | None = None
         self._next_long_look = 0.0
 
-    def arguments(self) -> tuple[list[int], list[datetime], list[UUID], datetime | None, bool]:
-        """The last arguments of ``dibs.claim``: the places, how long they are good for, and whether to be thorough."""
+    def arguments(self) -> tuple[list[int], list[datetime], list[UUID], datetime | None, bool, datetime | None]:
+        """The last arguments of ``dibs.claim``: the places, for how long and since when, whether to be thorough."""
         places = self._lanes.values()
         thorough = time.monotonic() >= self._next_long_look
-        return list(self._lanes), [p[0] for p in places], [p[1] for p in places], self._until, thorough
+        return list(self._lanes), [p[0] for p in places], [p[1] for p in places], self._until, thorough, self._looked_at
 
     def claimed(self, claims: Sequence[Claim], limit: int, lease: timedelta, began: float) -> None:
         """Remember how far a claim got. ``began`` is when it was sent, by the monotonic clock."""
@@ -55,6 +56,7 @@ class Lookout:
         """A claim has looked from the beginning."""
         pause = min(took * _SHARE, self._look_every) if took > _LONG else 0.0
         self._next_long_look = time.monotonic() + pause
+        self._looked_at = moment
         self._until = moment + timedelta(seconds=self._look_every)
 
 

@@ -55,6 +55,7 @@ def sweep(db: Connection, limit: int, now: int) -> int:
     for job in late:
         end(db, job, "cancelled", now)
     db.run(sql.DROP_FULL_BUCKETS, (now,))
+    db.run(sql.DROP_IDLE_USE)
     db.run(sql.DROP_ASKED)
     return len(rows) + len(late)
 

@@ -1,12 +1,13 @@
 """Limits: how much room they leave, and setting them.
 
-What is running is counted where the jobs are, by indexes that only jobs under such limits stand in. SQLite has one
-writer, so what was counted holds until the claim is done. A rate is kept as the moment when its bucket is full again.
+How many jobs are held under a limit is kept by claims alone: whoever ends one leaves it as it is, so it may be too
+much, but never too little. Where it leaves no room, what is running is counted where the jobs are, by indexes that only
+jobs under limits stand in. SQLite has one writer, so what was counted holds until the claim is done. A rate is kept as
+the moment when its bucket is full again.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -16,11 +17,10 @@ from msgspec.structs import replace
 
 from dibs import limits as rules
 from dibs.clock import from_micros, span_micros
-from dibs.scope import Limit, LimitUse, Rate, Scope
+from dibs.scope import Limit, LimitUse, Scope
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
-
-UNLIMITED = 1 << 62
+from dibs.stores.sqlite.gauges import UNLIMITED, Bounds, Gauge
 
 
 class Place(NamedTuple):
@@ -31,80 +31,26 @@ class Place(NamedTuple):
     key: str = ""
 
 
-class Bounds(NamedTuple):
-    """A row of limit.sql."""
-
-    concurrency: int | None
-    starts: int | None
-    per: int
-    rank: int
-
-    @property
-    def rate(self) -> Rate | None:
-        return None if self.starts is None else Rate(self.starts, timedelta(microseconds=self.per))
-
-
-class Gauge:
-    """What one limit leaves during one claim: for each limit key, or, under the empty key, for all it is about."""
-
-    __slots__ = ("_full_at", "_now", "_taken", "concurrency", "free", "rate")
-
-    def __init__(self, bounds: Bounds, now: int) -> None:
-        self.concurrency = UNLIMITED if bounds.concurrency is None else bounds.concurrency
-        self.rate = bounds.rate
-        self.free: dict[str, int] = {}
-        self._now = now
-        self._full_at: dict[str, int] = {}
-        self._taken: Counter[str] = Counter()
-
-    def read(self, running: Iterable[Row], full_at: Mapping[str, int]) -> None:
-        """Told how many jobs are running, by keys, and when which buckets are full again."""
-        most = self.concurrency
-        self.free.update({key: most - count for key, count in running})
-        if self.rate is not None:
-            self._full_at.update(full_at)
-            for key, then in full_at.items():
-                owed = -(-max(0, then - self._now) // self.rate.apart)
-                self.free[key] = min(self.free[key], self.rate.count - owed)
-
-    def without(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """What would be left for these keys; less than nothing if there is no room."""
-        free = self.free
-        return {key: free[key] - count for key, count in counts.items()}
-
-    def take(self, counts: Mapping[str, int], left: Mapping[str, int] | None = None) -> None:
-        """Take room, told what is left then, if that is known already."""
-        self.free.update(self.without(counts) if left is None else left)
-        if self.rate is not None:
-            self._taken.update(counts)
-
-    def poured(self) -> list[tuple[str, int]]:
-        """The keys whose buckets have been taken from, with the moments when they are full again."""
-        if self.rate is None:
-            return []
-        apart = self.rate.apart
-        return [(key, max(self._full_at[key], self._now) + count * apart) for key, count in self._taken.items()]
-
-
 def _bounds(db: Connection, kind: str, name: str) -> Bounds | None:
     row = db.row(sql.LIMIT, (kind, name))
     return None if row is None else Bounds(*row)
 
 
-def _use(db: Connection, place: Place, now: int) -> tuple[int, int]:
-    """How many jobs there are running, and when the bucket of the rate is full again."""
-    match place.kind:
-        case "queue":
-            row = db.rows(sql.USE_OF_QUEUE, (place.name, now))[0]
-        case "task":
-            row = db.rows(sql.USE_OF_TASK, (place.name, now))[0]
-        case _:
-            keys = _json([place.key])
-            row = (
-                db.rows(sql.RUNNING_OF_KEYS, (place.name, keys, now))[0][1],
-                _full_at(db, place.name, keys).get(place.key),
-            )
-    return row[0], row[1] or 0
+def _use(db: Connection, kind: str, name: str, now: int) -> tuple[int, int, int]:
+    """Of a queue or a task: how many jobs are running, how many are held, when the bucket of the rate is full again."""
+    running, held, full_at = db.rows(sql.USE_OF_QUEUE if kind == "queue" else sql.USE_OF_TASK, (name, now))[0]
+    return running, held, full_at or 0
+
+
+def _use_of_keys(db: Connection, queue: str, now: int) -> tuple[Counter[str], Counter[str]]:
+    """How many jobs of each limit key are running, and how many are held."""
+    running: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+    for (key, valid), count in Counter(db.rows(sql.USE_OF_KEYS, (queue, now))).items():
+        held[key] += count
+        if valid:
+            running[key] += count
+    return running, held
 
 
 def _full_at(db: Connection, queue: str, keys: str) -> dict[str, int]:
@@ -115,13 +61,14 @@ def _full_at(db: Connection, queue: str, keys: str) -> dict[str, int]:
 class Rooms:
     """The gauges that the jobs of one queue come under, during one claim. Each is read when it is first asked for."""
 
-    def __init__(self, db: Connection, queue: str, now: int) -> None:
+    def __init__(self, db: Connection, queue: str, limit: int, now: int) -> None:
         self._db = db
         self._name = queue
+        self._limit = limit
         self._now = now
         self._queue = self._read("queue", queue)
         each_key = _bounds(db, "key", queue)
-        self._keys = None if each_key is None else Gauge(each_key, now)
+        self._keys = None if each_key is None else Gauge("key", queue, each_key, now)
         self._tasks_limited = bool(db.rows(sql.TASKS_LIMITED))
         self._tasks: dict[str, Gauge | None] = {}
         self._classes: dict[tuple[str, str], list[tuple[Gauge, str]]] = {}
@@ -129,12 +76,16 @@ class Rooms:
         """All jobs of the queue come under the same limits."""
 
     def _read(self, kind: str, name: str) -> Gauge | None:
+        """Counted at once if there may be less room than the claim asks for."""
         bounds = _bounds(self._db, kind, name)
         if bounds is None:
             return None
-        gauge = Gauge(bounds, self._now)
-        running, full_at = _use(self._db, Place(kind, name), self._now)
-        gauge.read([("", running)], {"": full_at})
+        gauge = Gauge(kind, name, bounds, self._now)
+        held, full_at = self._db.rows(sql.KNOWN_USE, (kind, name))[0]
+        gauge.read([""], {"": held or 0}, {"": full_at or 0})
+        if not gauge.sure and gauge.free[""] < self._limit:
+            running, held, _ = _use(self._db, kind, name, self._now)
+            gauge.count({"": running}, {"": held})
         return gauge
 
     def _task(self, task: str) -> Gauge | None:
@@ -146,9 +97,13 @@ class Rooms:
         unread = [key for key in keys if key not in gauge.free]
         if unread:
             wanted = _json(unread)
-            running = self._db.rows(sql.RUNNING_OF_KEYS, (self._name, wanted, self._now))
-            full_at = {} if gauge.rate is None else dict.fromkeys(unread, 0) | _full_at(self._db, self._name, wanted)
-            gauge.read(running, full_at)
+            held: dict[str, int] = dict(self._db.rows(sql.KNOWN_USE_OF_KEYS, (self._name, wanted)))
+            gauge.read(unread, held, {} if gauge.rate is None else _full_at(self._db, self._name, wanted))
+
+    def count_keys(self) -> None:
+        """Be sure how many jobs of each limit key are running."""
+        if self._keys is not None and not self._keys.sure:
+            self._keys.count(*_use_of_keys(self._db, self._name, self._now))
 
     @property
     def free_in_queue(self) -> int:
@@ -167,8 +122,15 @@ class Rooms:
         return found
 
     def free(self, task: str, limit_key: str) -> int:
-        """How many such jobs there is room for."""
+        """How many such jobs there is surely room for; once ``count_keys`` was asked for, how many exactly."""
         return min((gauge.free[key] for gauge, key in self.of(task, limit_key)), default=UNLIMITED)
+
+    def has_room(self, task: str, limit_key: str) -> bool:
+        """Whether there is room for one more such job."""
+        if self.free(task, limit_key) > 0:
+            return True
+        self.count_keys()
+        return self.free(task, limit_key) > 0
 
     def take_in_queue(self, count: int) -> None:
         """Take room for jobs where all are alike."""
@@ -185,6 +147,8 @@ class Rooms:
             keys = Counter(map(itemgetter(1), jobs))
             del keys[""]
             self._read_keys(self._keys, keys)
+            if any(left < 0 for left in self._keys.without(keys).values()):
+                self.count_keys()
             wanted.append((self._keys, keys))
         taken = [(gauge, counts, gauge.without(counts)) for gauge, counts in wanted if gauge is not None and counts]
         if any(min(left.values()) < 0 for _, _, left in taken):
@@ -197,16 +161,15 @@ class Rooms:
         return [task for task, gauge in self._tasks.items() if gauge is not None and gauge.free[""] <= 0]
 
     def full_keys(self) -> list[str]:
+        self.count_keys()
         return [] if self._keys is None else [key for key, free in self._keys.free.items() if free <= 0]
 
     def close(self) -> None:
-        """Keep what the rates have let through."""
-        gauges = [("queue", self._name, self._queue), ("key", self._name, self._keys)]
-        gauges += [("task", task, gauge) for task, gauge in self._tasks.items()]
-        poured = [
-            (kind, name, *bucket) for kind, name, gauge in gauges if gauge is not None for bucket in gauge.poured()
-        ]
-        if poured:
+        """Keep what was taken, and what the rates have let through."""
+        gauges = [gauge for gauge in (self._queue, self._keys, *self._tasks.values()) if gauge is not None]
+        if used := [row for gauge in gauges for row in gauge.used()]:
+            self._db.run_all(sql.KEEP_USE, used)
+        if poured := [row for gauge in gauges for row in gauge.poured()]:
             self._db.run_all(sql.POUR, poured)
 
 
@@ -223,6 +186,7 @@ def set_limit(db: Connection, scope: Scope, limit: Limit | None, rank: int) -> N
     if limit is None:
         db.run(sql.DROP_LIMIT, place[:2])
         db.run(sql.DROP_BUCKETS, place[:2])
+        db.run(sql.DROP_USE, place[:2])
         return
     rate = (None, None) if limit.rate is None else (limit.rate.count, span_micros(limit.rate.per))
     there = _bounds(db, *place[:2])
@@ -233,6 +197,7 @@ def set_limit(db: Connection, scope: Scope, limit: Limit | None, rank: int) -> N
         db.run(sql.DROP_BUCKETS, place[:2])
     if there is None:
         db.run(sql.COUNT_RUNNING, (scope.task, scope.queue))
+        db.run(sql.FILL_USE, place[:2])
 
 
 def _place(scope: Scope) -> Place:
@@ -270,6 +235,9 @@ def _shown(db: Connection, place: Place, bounds: Bounds, now: int) -> LimitUse:
     )
     if kind == "key" and not key:
         return shown
-    running, full_at = _use(db, place, now)
+    if kind == "key":
+        running, full_at = _use_of_keys(db, name, now)[0][key], _full_at(db, name, _json([key])).get(key, 0)
+    else:
+        running, _, full_at = _use(db, kind, name, now)
     opens_at = 0 if bounds.rate is None else rules.opens_at(bounds.rate, full_at)
     return replace(shown, running=running, next_start=from_micros(opens_at) if opens_at > now else None)

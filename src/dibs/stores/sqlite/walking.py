@@ -60,7 +60,7 @@ class Walk:
         self._now = now
         self._lifo = lifo
         self._ageing = ageing
-        self._rooms = Rooms(db, wanted.queue, now)
+        self._rooms = Rooms(db, wanted.queue, wanted.limit, now)
         self._taken: list[Row] = []
         self._unwritten: list[Row] = []
         self._held: list[int] = []
@@ -156,12 +156,11 @@ class Walk:
         job = self._as_it_is(read) if self._shaken else read
         if job is None or self._ends(job):
             return
+        if not self._rooms.has_room(job.task, job.limit_key):
+            if job.locked_until is None:
+                self._held.append(job.row)
+            return
         gauges = self._rooms.of(job.task, job.limit_key)
-        for gauge, key in gauges:
-            if gauge.free[key] <= 0:
-                if job.locked_until is None:
-                    self._held.append(job.row)
-                return
         for gauge, key in gauges:
             gauge.take({key: 1})
         errors = None if job.locked_until is None else blamed(job.attempt(), self._now, rules.LEASE_EXPIRED)
@@ -217,6 +216,7 @@ class Walk:
         wanted, db = self._wanted, self._db
         if self._overdue:
             db.run(sql.BRING_BACK_OVERDUE, (wanted.queue, self._now))
+        self._rooms.count_keys()
         tasks = None if wanted.tasks is None else set(msgspec.json.decode(wanted.tasks))
         for line, priority, task, limit_key in db.rows(sql.CLASSES, (wanted.queue,)):
             if tasks is not None and task not in tasks:

@@ -19,7 +19,7 @@ _EMPTY = """
 delete from dibs.fake_clock; delete from dibs.job; delete from dibs.finished; delete from dibs.queue;
 delete from dibs.worker; delete from dibs.flow; delete from dibs.need;
 delete from dibs.kept_value; delete from dibs.key_window;
-delete from dibs.scope; delete from dibs.bucket; delete from dibs.slot;
+delete from dibs.scope; delete from dibs.bucket; delete from dibs.slot; delete from dibs.passed;
 """
 
 

@@ -46,8 +46,9 @@ CREATE INDEX dibs_ready ON dibs_jobs (queue, line, priority, run_at, id, task, l
 -- Expired leases of a queue: the claim (ready = 0) and the sweep (both).
 CREATE INDEX dibs_leases ON dibs_jobs (queue, ready, locked_until) WHERE locked_until IS NOT NULL;
 
--- How many jobs of a limit key, or of a task, are running: of those that come under limits.
-CREATE INDEX dibs_counted ON dibs_jobs (queue, limit_key, locked_until, task)
+-- How many jobs of each limit key, or of a task, are running: of those that come under limits. By the end of the lease, so
+-- that what one claim takes, and one settle ends, stands together: by keys it would be all over the index.
+CREATE INDEX dibs_counted ON dibs_jobs (queue, locked_until, limit_key, task)
 WHERE counted = 1 AND locked_until IS NOT NULL;
 
 -- Jobs that must not start any more from some moment on: the claim and the sweep. And jobs that need others first: counted
@@ -171,6 +172,16 @@ CREATE TABLE dibs_buckets (
 
 -- Buckets that are full again are forgotten.
 CREATE INDEX dibs_full_buckets ON dibs_buckets (full_at);
+
+-- How many jobs are held under a limit: at least as many, since whoever ends one leaves it as it is. A claim that finds no
+-- room by it counts what is running, and puts it right. "key" is empty unless each key has its own.
+CREATE TABLE dibs_use (
+    kind TEXT    NOT NULL,
+    name TEXT    NOT NULL,
+    key  TEXT    NOT NULL,
+    held INTEGER NOT NULL,
+    PRIMARY KEY (kind, name, key)
+) WITHOUT ROWID;
 
 -- What is kept that is no job: schedules, for example. JSON by kind and name; a lower rank does not replace a higher one.
 CREATE TABLE dibs_kept (

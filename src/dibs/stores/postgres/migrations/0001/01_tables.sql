@@ -124,22 +124,31 @@ create table dibs.bucket (
     kind text collate "C",
     name text collate "C",
     key text collate "C",
-    slots integer not null default 0,      -- how many rows of dibs.slot there are: at least as many as run
+    slots integer not null default 0,      -- how many jobs dibs.slot has: at least as many as run
     full_at timestamptz,                   -- when the rate will have let in all that it can hold; null: it has
     primary key (kind, name, key)
 ) with (fillfactor = 50);
 
--- Which jobs were claimed under a limit of concurrency. A row counts while its job runs with that epoch and a valid lease;
--- those that do not are dropped when the number of rows comes up to the limit, so nobody who ends a job has to.
+-- Which jobs were claimed under a limit of concurrency. One counts while it runs with that epoch and a valid lease;
+-- those that do not are dropped when their number comes up to the limit, so nobody who ends a job has to.
+-- A claim writes a row for each part of the keys, not one for each job: see dibs.part_of.
 create table dibs.slot (
     kind text collate "C" not null,
     name text collate "C" not null,
-    key text collate "C" not null,
-    job uuid not null,
-    epoch integer not null
+    part integer not null,
+    keys text[] collate "C",               -- one for each job; null where the limit is not one of keys
+    jobs uuid[] not null,
+    epochs integer[] not null
 );
--- Serves claims under a limit that may be full. A job that is claimed again has a second row until the first is dropped.
-create index slot_use on dibs.slot (kind, name, key);
+-- Serves claims under a limit that may be full. A job that is claimed again is there twice until the first is dropped.
+create index slot_use on dibs.slot (kind, name, part);
+
+-- When a claim last passed a job of a queue that a limit held back; written again half a second later at the earliest. Where
+-- none was passed since somebody looked from the beginning, nothing is waiting in front of what was claimed then.
+create table dibs.passed (
+    queue text collate "C" primary key,
+    at timestamptz not null
+) with (fillfactor = 50);
 
 -- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
 create table dibs.need (

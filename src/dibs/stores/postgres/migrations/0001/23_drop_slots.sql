@@ -11,41 +11,42 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    void tid[];
-    late uuid[];
-    late_at tid[];
+    -- Which slots: the row, and the place in its arrays.
+    void tid[]; void_nth bigint[];
+    late tid[]; late_nth bigint[]; late_jobs uuid[];
+    touched uuid[];
 begin
     select
-        array_agg(held.spot) filter (where job.id is null), array_agg(job.id) filter (where job.locked_until <= moment),
-        array_agg(held.spot) filter (where job.locked_until <= moment)
-    into void, late, late_at
-    from unnest(kinds, names, keys) as item (kind, name, key)
+        array_agg(held.spot) filter (where job.id is null), array_agg(one.nth) filter (where job.id is null),
+        array_agg(held.spot) filter (where job.locked_until <= moment),
+        array_agg(one.nth) filter (where job.locked_until <= moment),
+        array_agg(job.id) filter (where job.locked_until <= moment)
+    into void, void_nth, late, late_nth, late_jobs
+    from (
+        select item.kind, item.name, dibs.part_of(item.key) as part, array_agg(item.key) as keys
+        from unnest(kinds, names, keys) as item (kind, name, key) group by 1, 2, 3
+    ) as asked
     cross join lateral (
-        select slot.ctid as spot, slot.job, slot.epoch from dibs.slot
-        where slot.kind = item.kind and slot.name = item.name and slot.key = item.key offset 0
+        select slot.ctid as spot, slot.keys, slot.jobs, slot.epochs from dibs.slot
+        where slot.kind = asked.kind and slot.name = asked.name and slot.part = asked.part offset 0
     ) as held
-    left join dibs.job on job.id = any (array[held.job]) and job.epoch = held.epoch and job.locked_until is not null;
+    cross join lateral unnest(held.keys, held.jobs, held.epochs) with ordinality as one (key, job, epoch, nth)
+    left join dibs.job on job.id = any (array[one.job]) and job.epoch = one.epoch and job.locked_until is not null
+    where one.key is null or one.key = any (asked.keys);
     if late is not null then
         with free as materialized (
-            select job.id from dibs.job where job.id = any (late) and job.locked_until <= moment
+            select job.id from dibs.job where job.id = any (late_jobs) and job.locked_until <= moment
             for update skip locked
-        ), touched as (
+        ), renewed as (
             update dibs.job set locked_until = job.locked_until from free where job.id = any (array[free.id])
             returning job.id
         )
-        select void || array_agg(item.spot) into void
-        from unnest(late, late_at) as item (id, spot) join touched on touched.id = item.id;
+        select array_agg(renewed.id) into touched from renewed;
+        select void || array_agg(item.spot), void_nth || array_agg(item.nth) into void, void_nth
+        from unnest(late, late_nth, late_jobs) as item (spot, nth, id) where item.id = any (touched);
     end if;
-    with gone as (
-        delete from dibs.slot where slot.ctid = any (void)
-        returning slot.kind, slot.name, slot.key
-    )
-    update dibs.bucket set slots = bucket.slots - counted.many
-    from (select kind, name, key, count(*)::integer as many from gone group by kind, name, key) as counted
-    cross join lateral (
-        select known.ctid as spot from dibs.bucket as known
-        where known.kind = counted.kind and known.name = counted.name and known.key = counted.key limit 1
-    ) as found
-    where bucket.ctid = found.spot;
+    if void is not null then
+        perform dibs.clear_slots(void, void_nth);
+    end if;
 end
 $$;

@@ -1,10 +1,10 @@
 -- Judges candidates of a queue, one after another, by its limits and by those of their tasks: `chosen` are the ones that
 -- every limit has room for, and the ones that are over, which need none, up to `wanted` of them. `limited` are the kinds of
 -- limits that the queue has, `limited_tasks` the tasks that have one. `rooms` is what was left by candidates before these,
--- and becomes what is left by them. For `may_wait` see dibs.lock_scopes.
+-- and becomes what is left by them. `passed`: there was one that is not chosen because of a limit. For `may_wait` see dibs.lock_scopes.
 create function dibs.admit(
     queue text, candidates dibs.candidate[], wanted integer, limited text[], limited_tasks text[],
-    inout rooms dibs.room[], may_wait boolean, out chosen uuid[]
+    inout rooms dibs.room[], may_wait boolean, out chosen uuid[], out passed boolean
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -44,10 +44,14 @@ begin
     left join unnest(rooms) with ordinality as of_task (kind, key, places, used, sure, at)
         on of_task.kind = 'task' and of_task.key = each.task;
     chosen := '{}';
+    passed := false;
     foreach one in array candidates loop
         nth := nth + 1;
         if not one.over then
-            continue when free[by_queue] = 0 or free[by_key[nth]] = 0 or free[by_task[nth]] = 0;
+            if free[by_queue] = 0 or free[by_key[nth]] = 0 or free[by_task[nth]] = 0 then
+                passed := true;
+                continue;
+            end if;
             free[by_queue] := free[by_queue] - 1;
             free[by_key[nth]] := free[by_key[nth]] - 1;
             free[by_task[nth]] := free[by_task[nth]] - 1;

@@ -22,10 +22,7 @@ begin
             or (scope.kind = 'task' and scope.name = any (tasks))
     loop
         if own.concurrency is not null then
-            insert into dibs.slot (kind, name, key, job, epoch)
-            select own.kind, own.name, case when own.kind = 'key' then item.key else '' end, item.id, item.epoch + 1
-            from unnest(ids, epochs, tasks, keys) as item (id, epoch, task, key)
-            where case own.kind when 'task' then item.task = own.name when 'key' then item.key is not null else true end;
+            perform dibs.add_slots(own, ids, epochs, tasks, keys);
         end if;
         select array_agg(counted.key), array_agg(counted.many) into used_keys, used
         from (

@@ -37,6 +37,7 @@ declare
     full_tasks text[];
     full_keys text[];
     chosen uuid[];
+    passed boolean := false;
     locked uuid[] := '{}';
 begin
     lock table dibs.gate in row share mode;
@@ -88,7 +89,7 @@ begin
             if limited = '{}' and limited_tasks = '{}' then
                 locked := locked || array(select each.id from unnest(found) as each);
             elsif found <> '{}' then
-                select judged.chosen, judged.rooms into chosen, rooms
+                select judged.chosen, judged.rooms, passed or judged.passed into chosen, rooms, passed
                 from dibs.admit(
                     queue, found, max_jobs - cardinality(locked), limited, limited_tasks, rooms,
                     claim_lock.may_wait and rooms = '{}'
@@ -112,6 +113,10 @@ begin
         end loop;
         exit when ageing is not null;
     end loop;
+    -- What has no room any more was left out without being looked at.
+    if passed or exists (select from unnest(rooms) as room where room.used = room.places) then
+        perform dibs.note_passed(queue, moment);
+    end if;
     return locked;
 end
 $$;

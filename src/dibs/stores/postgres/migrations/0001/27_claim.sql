@@ -4,10 +4,12 @@
 -- The scan of that lane starts behind it instead of at the beginning, where the index may be full of entries of jobs
 -- that are running, or finished but not vacuumed. From `after_until` on the places are ignored, and if a scan finds too
 -- few and `thorough` is set, its lane is looked through from the beginning. Without places every claim does that.
+-- looked_at: when the caller last looked from the beginning; without it the places are of no use under limits.
 create function dibs.claim(
     queue text, worker text, max_jobs integer default 1, lease interval default '30 seconds',
     tasks text[] default null, after_priority smallint[] default null, after_run_at timestamptz[] default null,
-    after_id uuid[] default null, after_until timestamptz default null, thorough boolean default true
+    after_id uuid[] default null, after_until timestamptz default null, thorough boolean default true,
+    looked_at timestamptz default null
 ) returns setof dibs.claimed
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -45,7 +47,7 @@ begin
     from (select) as nothing left join dibs.queue on queue.name = claim.queue;
     if in_steps and wanted > 0 then
         return query select * from dibs.claim_in_steps(
-            queue, worker, wanted, lease, tasks, lanes, after_run_at, after_id, thorough
+            queue, worker, wanted, lease, tasks, lanes, after_run_at, after_id, thorough, looked_at
         );
         return;
     end if;

@@ -10,20 +10,25 @@ begin
     if wanted.concurrency is null then
         return;
     end if;
-    with filled as (
-        insert into dibs.slot (kind, name, key, job, epoch)
+    with running as materialized (
         select
-            wanted.kind, wanted.name, case when wanted.kind = 'key' then job.limit_key else '' end, job.id, job.epoch
+            case when wanted.kind = 'key' then job.limit_key else '' end as key, job.id, job.epoch,
+            row_number() over () as nth
         from dibs.job
         where job.locked_until > moment and case wanted.kind
             when 'task' then job.task = wanted.name
             when 'queue' then job.queue = wanted.name
             else job.queue = wanted.name and job.limit_key is not null
         end
-        returning slot.key
+    ), filled as (
+        insert into dibs.slot (kind, name, part, keys, jobs, epochs)
+        select
+            wanted.kind, wanted.name, dibs.part_of(running.key),
+            case when wanted.kind = 'key' then array_agg(running.key) end, array_agg(running.id), array_agg(running.epoch)
+        from running group by 3, running.nth / 50
     )
     insert into dibs.bucket as known (kind, name, key, slots)
-    select wanted.kind, wanted.name, filled.key, count(*) from filled group by filled.key
+    select wanted.kind, wanted.name, running.key, count(*) from running group by running.key
     on conflict (kind, name, key) do update set slots = excluded.slots;
 end
 $$;

@@ -1,0 +1,96 @@
+"""Measure what limits cost that are never reached: on a queue, on a task, on each of a hundred limit keys.
+
+    python bench/limits.py
+    python bench/limits.py --store sqlite,postgres --jobs 20000 --rounds 5 --how bare
+    python bench/limits.py --check
+
+The same jobs, in turns within one run: with no limit and under each; claimed and settled by 200, the same while the
+claimer holds 6,000 others, and through a worker with default settings. The ratio is the median of those within the
+rounds, of throughput and of processor time. Exit status: 0; 1 if ``--check`` found a ratio below 0.70; 2 if jobs were
+lost or ran twice: then there are no figures.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+_ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
+
+from bench.lib.arenas import STORES, arena  # noqa: E402
+from bench.lib.environment import environment  # noqa: E402
+from bench.lib.limited import HOW, Share, shares  # noqa: E402
+from bench.lib.race import DiscrepancyError  # noqa: E402
+
+LEAST = 0.70
+
+
+@click.command(help="Measure what limits cost that are never reached, on each store.")
+@click.option("--store", "stores", default=",".join(STORES), show_default=True, help="Names, with commas between them.")
+@click.option("--jobs", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--tenants", type=click.IntRange(min=1), default=100, show_default=True, help="How many limit keys.")
+@click.option("--how", type=click.Choice([*HOW, "all"]), default="all", show_default=True)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/limits.json")
+@click.option("--check", is_flag=True, help="Exit with 1 if less than 0.70 of the throughput is left.")
+def main(*, stores: str, jobs: int, rounds: int, tenants: int, how: str, json_path: Path, check: bool) -> None:
+    names = stores.split(",")
+    if unknown := [name for name in names if name not in STORES]:
+        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    try:
+        found, versions = asyncio.run(measure(names, jobs, rounds, tenants, HOW if how == "all" else (how,)))
+    except DiscrepancyError as problem:
+        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
+        sys.exit(2)
+    show(found)
+    json_path.parent.mkdir(parents=True, exist_ok=True)
+    report = {"environment": environment(versions), "limits": found}
+    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    missed = [share for share in found if share.of_rate < LEAST]
+    if check and missed:
+        for share in missed:
+            click.echo(f"{share.store}, {share.how}, {share.limit}: {share.of_rate:.2f}, wanted {LEAST:.2f}", err=True)
+        sys.exit(1)
+
+
+async def measure(
+    names: list[str], jobs: int, rounds: int, tenants: int, how: tuple[str, ...]
+) -> tuple[list[Share], dict[str, str]]:
+    """Store by store."""
+    found: list[Share] = []
+    versions: dict[str, str] = {}
+    for name in names:
+        ground = arena(name)
+        try:
+            await ground.start()
+            versions |= ground.versions()
+            found += await shares(ground, jobs, rounds, tenants, how)
+        finally:
+            await ground.stop()
+    return found, versions
+
+
+def show(found: list[Share]) -> None:
+    table = Table(title="Limits that are never reached, against none")
+    for column in ("store", "how", "limit", "jobs/s", "of none", "CPU µs a job", "of none (CPU)"):
+        table.add_column(column, justify="left" if column in ("store", "how", "limit") else "right")
+    for each in found:
+        table.add_row(
+            each.store,
+            each.how,
+            each.limit,
+            f"{each.rate:,.0f}",
+            f"{each.of_rate:.2f}",
+            f"{each.cpu:.1f}",
+            f"{each.of_cpu:.2f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
