@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -87,7 +88,6 @@ def asks(there: Landmarks) -> Iterator[Ask]:
         yield Ask(f"/api/failures{each}")
     for path in (f"jobs/{there.queued}", f"jobs/{there.queued}/why", f"flows/{there.flow}", "queues/orders"):
         yield Ask(f"/api/{path}")
-    yield Ask("/metrics")
 
 
 def _filters(there: Landmarks) -> list[str]:
@@ -162,17 +162,17 @@ async def _once(client: httpx.AsyncClient, ask: Ask) -> float:
 @click.option("--only", default="", help="Only what has this in its address.")
 @click.option("--check", is_flag=True, help="End with 1 if something took over 300 ms.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path))
-def main(stores: str, url: str | None, jobs: int, times: int, only: str, check: bool, json_path: Path | None) -> None:
+def main(stores: str, url: str | None, check: bool, json_path: Path | None, **how: Any) -> None:
     found: dict[str, list[Taken]] = {}
     if url is not None:
-        found[url.partition(":")[0]] = asyncio.run(_here(url, jobs, times, only))
+        found[url.partition(":")[0]] = asyncio.run(_here(url, **how))
     else:
         for name in stores.split(","):
-            found[name] = asyncio.run(_there(name, jobs, times, only))
+            found[name] = asyncio.run(_there(name, **how))
     for name, taken in found.items():
         show(name, taken)
     if json_path is not None:
-        report = {"environment": environment({}), "jobs": jobs, "pages": found}
+        report = {"environment": environment({}), "jobs": how["jobs"], "pages": found}
         json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     slow = [each for taken in found.values() for each in taken if not each.fine]
     print(f"{sum(map(len, found.values()))} addresses, {len(slow)} of them took over {MOST:.0f} ms")

@@ -206,4 +206,3 @@ async def _samples(store: Store, now: datetime) -> None:
         await store.keep(slots.sample(at), {TOGETHER: slots.pack(places)})
         await store.keep(slots.depth(at), {slots.name(at): depths})
         await store.keep(INDEX, {slots.name(at): {"together": True}})
-

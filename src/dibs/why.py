@@ -83,8 +83,10 @@ class _Hiding:
         found = await self._store.get(job)
         return None if found is None else self._redaction.job(found)
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
-        page = await self._store.find(which, after, limit)
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
+        page = await self._store.find(which, after, limit, most=most)
         return Page(tuple(self._redaction.job(job) for job in page.jobs), page.after)
 
     def __getattr__(self, verb: str) -> Any:
@@ -110,7 +112,7 @@ async def why(store: Store, id: UUID, now: datetime, redaction: Redaction | None
         if blocks[0].reason is Reason.LEASE_EXPIRED:
             blocks += await _limited(store, job, now)
         return _explain(job, blocks, now)
-    queues = {queue.name: queue for queue in await admin.queues()}
+    queues = {queue.name: queue for queue in await admin.queues(most=LOOKED_AT + 1)}
     blocks = list(_queued(job, queues.get(job.queue), workers, now))
     if job.run_at <= now and not (blocks and blocks[0].reason is Reason.EXPIRED):
         blocks += await _limited(store, job, now)
@@ -333,7 +335,8 @@ async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worke
     able = [worker for worker in workers if worker.live and worker.serves(job.queue) and worker.knows(job.task)]
     counted = await _ahead(admin, job, queue, able, now)
     if counted is None:
-        text = f"it is behind some of the {queue.due - 1:,} other due jobs of queue {job.queue}"
+        others = f"{queue.due - 1:,} other" if State.QUEUED not in queue.more else f"more than {queue.due - 1:,}"
+        text = f"it is behind some of the {others} due jobs of queue {job.queue}"
         return _Block(Reason.BEHIND_OTHERS, f"{text}, which {some([worker.name for worker in able])} works through")
     ahead, held = counted
     passes = "" if not held else f" (not counting {held:,} that limits hold back)"
@@ -355,7 +358,7 @@ async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], n
 
     None if there are too many to look at.
     """
-    if queue.states[State.QUEUED] > LOOKED_AT:
+    if State.QUEUED in queue.more or queue.states[State.QUEUED] > LOOKED_AT:
         return None
     mine, ahead, held = _place(job, queue.order, queue.ageing), 0, 0
     room = await Room.of(admin.store, job.queue)

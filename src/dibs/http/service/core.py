@@ -19,6 +19,9 @@ from dibs.redaction import Redaction
 from dibs.store import Store
 from dibs.stores import open_store
 
+COUNTED = 10_000
+"""Of each state, while there was no time to count all jobs."""
+
 
 class NotFound(DibsError, LookupError):
     """There is no such thing."""
@@ -50,6 +53,7 @@ class Core:
         self._own = Redaction.of(redact)
         self._hidden = Glance(self._told_by_workers, clock, least=10.0)
         self._counts = Glance(self._look_at_counts, clock)
+        self._some = Glance(self._look_at_some, clock)
         self._tasks = Glance(self._look_at_tasks, clock)
         self._failures = Glance(self._look_at_failures, clock)
         self.audit_trail = Audit(self.store)
@@ -88,14 +92,18 @@ class Core:
     async def _look_at_counts(self) -> list[QueueCounts]:
         return await (await self.store()).counts()
 
+    async def _look_at_some(self) -> list[QueueCounts]:
+        return await (await self.store()).counts(most=COUNTED)
+
     async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
         return await tally(await self.store())
 
     async def _look_at_failures(self) -> data.Failures:
-        return await search.failures(await self.store(), data.JobFilter(), await self.redaction())
+        return await search.failures(await self.store(), data.JobFilter(), await self.redaction(), self.clock())
 
     def _changed(self) -> None:
         self._counts.forget()
+        self._some.forget()
         self._tasks.forget()
         self._failures.forget()
 

@@ -44,6 +44,25 @@ class Glance(Generic[T]):
             return self._seen
         return await asyncio.shield(looking)
 
+    async def within(self, seconds: float) -> tuple[T, datetime] | None:
+        """The same, or None if it takes longer than that: it is then looked at in the background, for the next one.
+
+        Whoever asks while it is being looked at does not wait at all, and there is one look at a time.
+        """
+        age = time.monotonic() - self._at
+        if self._seen is not None and age <= self._good_for:
+            return self._seen
+        old = self._seen if age <= STALE and self._good_for > 1.0 else None
+        if self._looking is not None and not self._looking.done():
+            return old
+        looking = self._refresh()
+        if old is None:
+            await asyncio.wait([looking], timeout=seconds)
+            if looking.done():
+                return looking.result()
+        looking.add_done_callback(_noted)
+        return old
+
     def forget(self) -> None:
         """Something was changed from here: the next one to ask sees it."""
         self._seen = None

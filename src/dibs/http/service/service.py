@@ -30,6 +30,8 @@ from dibs.telemetry.series import Series
 __all__ = ["NotFound", "Service"]
 
 
+PATIENCE = 0.05
+"""Seconds that whoever asks waits for all jobs to be counted."""
 RECENTLY = timedelta(minutes=10)
 """What rates are measured over."""
 
@@ -107,13 +109,17 @@ class Service(Planned):
         """Failed jobs by error; without a filter perhaps as they were seconds ago, where there are many."""
         if which == data.JobFilter():
             return (await self._failures.get())[0]
-        return await search.failures(await self.store(), which, await self.redaction())
+        return await search.failures(await self.store(), which, await self.redaction(), self.clock())
 
     # --- everything at a glance -----------------------------------------------------------------------------
 
     async def counts(self) -> tuple[list[QueueCounts], datetime]:
-        """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago."""
-        return await self._counts.get()
+        """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago.
+
+        Where it takes long, and nobody has counted for a minute, only the first thousands of each state are counted at
+        first, and those states are named in ``more``; all jobs are then counted in the background.
+        """
+        return await self._counts.within(PATIENCE) or await self._some.get()
 
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
@@ -168,6 +174,7 @@ class Service(Planned):
                 if one.name == name:
                     return one
             self._counts.forget()  # it may be new since they were counted
+            await self._counts.get()  # or have old jobs alone, and so many others have newer ones
         raise NotFound(f"there is no queue {name}: it has no jobs, no settings and no worker")
 
     async def pause(self, queue: str, actor: str) -> None:

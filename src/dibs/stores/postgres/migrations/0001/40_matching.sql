@@ -2,7 +2,9 @@
 -- `which` is a JSON object with any of: ids, queues, tasks, states, workers, keys, flows (arrays), created_since,
 -- created_before, finished_since, finished_before (times), everything (true). Every one that is given must hold; a name that is none of
 -- these is refused, because a filter with a typing error would match too much.
-create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer) returns setof uuid
+-- With `floor`, no older ones than that.
+create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer, floor uuid default null)
+returns setof uuid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -38,7 +40,8 @@ begin
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
             and case when job.unmet > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
                 = any (wanted)
-            and (after is null or job.id < after) and (ids is null or job.id = any (ids))
+            and (after is null or job.id < after) and (floor is null or job.id >= floor)
+            and (ids is null or job.id = any (ids))
             and (queues is null or job.queue = any (queues)) and (tasks is null or job.task = any (tasks))
             and (workers is null or job.worker = any (workers)) and (keys is null or job.key = any (keys))
             and (flows is null or job.flow = any (flows))
@@ -48,7 +51,8 @@ begin
         select finished.id
         from dibs.finished
         where wanted && array['succeeded', 'failed', 'cancelled'] and finished.state = any (wanted)
-            and (after is null or finished.id < after) and (ids is null or finished.id = any (ids))
+            and (after is null or finished.id < after) and (floor is null or finished.id >= floor)
+            and (ids is null or finished.id = any (ids))
             and (queues is null or finished.queue = any (queues)) and (tasks is null or finished.task = any (tasks))
             and (workers is null or finished.worker = any (workers)) and (keys is null or finished.key = any (keys))
             and (flows is null or finished.flow = any (flows))
