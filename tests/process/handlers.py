@@ -54,16 +54,16 @@ def pid_through(gate: str) -> int:
 
 
 @process()
-def traced() -> tuple[int, int]:
+def traced() -> list[str]:
     """The span that spans of this handler would be children of."""
     from opentelemetry import trace
 
     context = trace.get_current_span().get_span_context()
-    return context.trace_id, context.span_id
+    return [str(context.trace_id), str(context.span_id)]
 
 
 @process()
-async def traced_coroutine() -> tuple[int, int]:
+async def traced_coroutine() -> list[str]:
     await asyncio.sleep(0)
     return traced.function()  # type: ignore[no-any-return]
 

@@ -136,8 +136,8 @@ async def test_spans_of_a_handler_are_children_of_its_attempt_in_the_worker(
     traces, one = OpenTelemetry(provider), attempt(task)
     seen = await traces.attempt(one, lambda: pool.run(task, one, None))
     [span] = spans.get_finished_spans()
-    assert seen == [span.context.trace_id, span.context.span_id]
-    assert await pool.run(task, attempt(task), None) == [0, 0], "the next call has nothing of it"
+    assert seen == [str(span.context.trace_id), str(span.context.span_id)]
+    assert await pool.run(task, attempt(task), None) == ["0", "0"], "the next call has nothing of it"
 
 
 async def test_current_works_in_a_coroutine_too(pool: ProcessPool) -> None:

@@ -24,12 +24,13 @@ begin
         ));
     end if;
     return greatest(found, (
-        select max(floor.id)
+        select floor.id
         from unnest(asked) as one (state) cross join lateral (
             select finished.id from dibs.finished
             where finished.state <> 'succeeded' and finished.state = one.state and finished.id < last
             order by finished.id desc offset most - 1 limit 1
         ) as floor
+        order by floor.id desc limit 1
     ));
 end
 $$;
