@@ -38,8 +38,12 @@ begin
         select job.id
         from dibs.job
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
-            and case when job.unmet > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
-                = any (wanted)
+            -- Said so that the planner sees what is left of it: of running jobs, that few have a locked_until.
+            and (
+                ('waiting' = any (wanted) and job.unmet > 0 and job.flow is not null)
+                or ('queued' = any (wanted) and job.unmet = 0 and job.locked_until is null)
+                or ('running' = any (wanted) and job.unmet = 0 and job.locked_until is not null)
+            )
             and (after is null or job.id < after) and (floor is null or job.id >= floor)
             and (ids is null or job.id = any (ids))
             and (queues is null or job.queue = any (queues)) and (tasks is null or job.task = any (tasks))
