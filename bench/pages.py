@@ -72,7 +72,7 @@ def asks(there: Landmarks) -> Iterator[Ask]:
     filters = _filters(there)
     yield Ask("/")
     yield from (Ask(f"/jobs{each}") for each in filters)
-    for id in (there.queued, there.failed, there.succeeded, there.running, there.waiting):
+    for id in (there.queued, there.in_short_line, there.failed, there.succeeded, there.running, there.waiting):
         yield Ask(f"/jobs/{id}")
     for name in ("failures", "flows", "flows?state=failed", "queues", "workers", "schedules", "audit"):
         yield Ask(f"/{name}")
@@ -86,7 +86,7 @@ def asks(there: Landmarks) -> Iterator[Ask]:
     yield from (Ask(f"/api/jobs{each}") for each in filters[1:])
     for each in ("?task=charge", "?text=bank", "?queue=rare", "?state=failed&queue=mail"):
         yield Ask(f"/api/failures{each}")
-    for path in (f"jobs/{there.queued}", f"jobs/{there.queued}/why", f"flows/{there.flow}", "queues/orders"):
+    for path in (f"jobs/{there.queued}", f"jobs/{there.in_short_line}/why", f"flows/{there.flow}", "queues/orders"):
         yield Ask(f"/api/{path}")
 
 

@@ -43,7 +43,9 @@ class Landmarks(msgspec.Struct, kw_only=True):
     """What pages are asked about."""
 
     queued: UUID
-    """In the middle of the line."""
+    """In the middle of a line of half a million."""
+    in_short_line: UUID
+    """In one of ten thousand."""
     failed: UUID
     succeeded: UUID
     running: UUID
@@ -68,15 +70,17 @@ async def filled(url: str, jobs: int) -> None:
 
 
 async def landmarks(store: Store) -> Landmarks:
-    """Found again in a store that was filled before."""
+    """Found again in a store that was filled before; its workers live for another hour."""
+    await _heartbeats(store)
 
-    async def one(state: State, after: UUID | None = None) -> UUID:
-        return (await store.find(Filter(states=(state,), queues=("orders",)), after, 1)).jobs[0].id
+    async def one(state: State, after: UUID | None = None, queue: str = "orders") -> UUID:
+        return (await store.find(Filter(states=(state,), queues=(queue,)), after, 1)).jobs[0].id
 
     middle = (await store.find(Filter(states=(State.QUEUED,), tasks=("once",)), None, 1)).jobs[0]
     flow = (await store.flows(None, None, 1)).flows[0].id
     return Landmarks(
         queued=await one(State.QUEUED, middle.id),
+        in_short_line=await one(State.QUEUED, middle.id, "rare"),
         failed=await one(State.FAILED),
         succeeded=await one(State.SUCCEEDED),
         running=await one(State.RUNNING),
@@ -183,7 +187,7 @@ async def _worked(store: Store) -> int:
 
 async def _heartbeats(store: Store) -> None:
     for worker in WORKERS:
-        info = {"queues": list(QUEUES), "tasks": None, "concurrency": 25, "host": "shop-1", "pid": 4711}
+        info = {"queues": list(QUEUES), "tasks": None, "concurrency": 25, "lease": 3_600}
         await store.heartbeat(worker, [], LEASE, info)
 
 

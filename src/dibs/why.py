@@ -1,5 +1,6 @@
 """Why a job is not running: what exactly keeps it, by name and with times."""
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,11 +16,13 @@ from dibs.holding import Room, held_back
 from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, Page, State
 from dibs.redaction import Redaction
 from dibs.schedule import tick_of
-from dibs.store import Store
+from dibs.store import CHUNK, Store
 from dibs.wording import clock, some, when
 
 LOOKED_AT = 10_000
 """The most queued jobs that are compared to count those ahead."""
+PATIENCE = 0.1
+"""Seconds after which nobody goes on comparing."""
 
 
 class Reason(StrEnum):
@@ -356,19 +359,26 @@ async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worke
 async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], now: datetime) -> tuple[int, int] | None:
     """How many due jobs the same workers take before this one, and how many they would but for limits.
 
-    None if there are too many to look at.
+    None if there are too many to look at, or they are hard to find among others.
     """
     if State.QUEUED in queue.more or queue.states[State.QUEUED] > LOOKED_AT:
         return None
     mine, ahead, held = _place(job, queue.order, queue.ageing), 0, 0
-    room = await Room.of(admin.store, job.queue)
-    async for other in admin.every(Filter(queues=(job.queue,), states=(State.QUEUED,)), LOOKED_AT):
-        if other.run_at > now or _place(other, queue.order, queue.ageing) >= mine:
-            continue
-        if any(worker.knows(other.task) for worker in able):
-            free = await room.has(other)
-            ahead, held = ahead + free, held + (not free)
-    return ahead, held
+    room, until = await Room.of(admin.store, job.queue), time.monotonic() + PATIENCE
+    which, after = Filter(queues=(job.queue,), states=(State.QUEUED,)), None
+    while True:
+        page = await admin.store.find(which, after, CHUNK, most=LOOKED_AT)
+        for other in page.jobs:
+            if other.run_at > now or _place(other, queue.order, queue.ageing) >= mine:
+                continue
+            if any(worker.knows(other.task) for worker in able):
+                free = await room.has(other)
+                ahead, held = ahead + free, held + (not free)
+        after = page.after
+        if after is None:
+            return ahead, held
+        if time.monotonic() > until:
+            return None
 
 
 def _place(job: Job, order: Order, ageing: timedelta | None = None) -> tuple[int, int, int]:
