@@ -15,6 +15,7 @@ from dibs.http.service.tallies import (
 )
 from dibs.job import NewJob, QueueCounts, State
 from dibs.opened import Opened
+from dibs.overview import Worker
 from dibs.redaction import Redaction
 from dibs.store import Store
 from dibs.stores import open_store
@@ -54,6 +55,7 @@ class Core:
         self._hidden = Glance(self._told_by_workers, clock, least=10.0)
         self._counts = Glance(self._look_at_counts, clock)
         self._some = Glance(self._look_at_some, clock)
+        self._workers = Glance(self._look_at_workers, clock, share=0)
         self._tasks = Glance(self._look_at_tasks, clock)
         self._failures = Glance(self._look_at_failures, clock)
         self.audit_trail = Audit(self.store)
@@ -95,6 +97,9 @@ class Core:
     async def _look_at_some(self) -> list[QueueCounts]:
         return await (await self.store()).counts(most=COUNTED)
 
+    async def _look_at_workers(self) -> list[Worker]:
+        return await (await self.admin()).workers()
+
     async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
         return await tally(await self.store())
 
@@ -104,6 +109,7 @@ class Core:
     def _changed(self) -> None:
         self._counts.forget()
         self._some.forget()
+        self._workers.forget()
         self._tasks.forget()
         self._failures.forget()
 

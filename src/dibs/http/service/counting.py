@@ -23,8 +23,12 @@ STALE = 60.0
 class Glance(Generic[T]):
     """Remembers what it saw: not at all where looking is cheap, for some seconds where there are millions of jobs."""
 
-    def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock, *, least: float = 0.0) -> None:
+    def __init__(
+        self, look: Callable[[], Awaitable[T]], clock: Clock, *, least: float = 0.0, share: float = SHARE
+    ) -> None:
+        """``share``: for how many times as long as it took it is good; 0: only those who ask at once share it."""
         self._look = look
+        self._share = share
         self._clock = clock
         self._least = least
         self._seen: tuple[T, datetime] | None = None
@@ -79,7 +83,7 @@ class Glance(Generic[T]):
         seen = (await self._look(), self._clock())
         if self._valid:  # else something was changed since this began
             self._at = time.monotonic()
-            self._good_for = max(self._least, min(LONGEST, (self._at - started) * SHARE))
+            self._good_for = max(self._least, min(LONGEST, (self._at - started) * self._share))
             self._seen = seen
         return seen
 

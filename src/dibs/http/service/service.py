@@ -124,7 +124,7 @@ class Service(Planned):
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
         counts, at = await self.counts()
-        workers = await (await self.admin()).workers()
+        workers = (await self._workers.get())[0]
         measured = await self.series(RECENTLY)
         limits, queues = await self._limits().list(), queues_of(counts, workers)
         listed = await self._schedules().list(ticks=1)
@@ -141,7 +141,7 @@ class Service(Planned):
     async def tasks(self) -> list[data.TaskShown]:
         """Every task that has jobs, code here, or a worker."""
         (seen, complete), _ = await self._tasks.get()
-        workers = [worker for worker in await (await self.admin()).workers() if worker.live]
+        workers = [worker for worker in (await self._workers.get())[0] if worker.live]
         measured = await self.series(timedelta(hours=1))
         known = set() if self.app is None else set(self.app.tasks.by_name)
         names = {*known, *seen, *measured.tasks, *(task for worker in workers for task in worker.tasks or ())}
@@ -163,7 +163,7 @@ class Service(Planned):
     async def queues(self) -> list[data.QueueShown]:
         """Every queue that has jobs, settings or a live worker."""
         counts, _ = await self.counts()
-        workers = await (await self.admin()).workers()
+        workers = (await self._workers.get())[0]
         limits, measured = await self.limits(), await self.series(RECENTLY)
         return [queue_shown(one, limits, measured) for one in queues_of(counts, workers)]
 
@@ -218,7 +218,7 @@ class Service(Planned):
     async def workers(self) -> list[data.WorkerShown]:
         """Every worker, with what it runs."""
         admin, redaction, now = await self.admin(), await self.redaction(), self.clock()
-        workers = await admin.workers()
+        workers = (await self._workers.get())[0]
         held: dict[str, list[Job]] = {}
         if any(worker.running for worker in workers):
             async for job in admin.every(Filter(states=(State.RUNNING,)), LOOKED_AT):

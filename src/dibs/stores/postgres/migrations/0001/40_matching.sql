@@ -35,7 +35,8 @@ begin
     return query
     select found.id
     from (
-        select job.id
+        -- Each half by itself, so that it is read by its own index, and no further than it has to be.
+        (select job.id
         from dibs.job
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
             -- Said so that the planner sees what is left of it: of running jobs, that few have a locked_until.
@@ -51,10 +52,14 @@ begin
             and (flows is null or job.flow = any (flows))
             and (created_since is null or job.created_at >= created_since)
             and (created_before is null or job.created_at < created_before)
+        order by job.id desc limit max_jobs)
         union all
-        select finished.id
+        (select finished.id
         from dibs.finished
         where wanted && array['succeeded', 'failed', 'cancelled'] and finished.state = any (wanted)
+            -- So that it sees the index of what did not succeed, and its order.
+            and ('succeeded' = any (wanted) or finished.state <> 'succeeded')
+            and (cardinality(wanted) > 1 or finished.state = wanted[1])
             and (after is null or finished.id < after) and (floor is null or finished.id >= floor)
             and (ids is null or finished.id = any (ids))
             and (queues is null or finished.queue = any (queues)) and (tasks is null or finished.task = any (tasks))
@@ -64,6 +69,7 @@ begin
             and (created_before is null or finished.created_at < created_before)
             and (finished_since is null or finished.finished_at >= finished_since)
             and (finished_before is null or finished.finished_at < finished_before)
+        order by finished.id desc limit max_jobs)
     ) as found
     order by found.id desc
     limit max_jobs;

@@ -6,11 +6,14 @@ create function dibs.find(
 returns setof dibs.jobs
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
+-- Each is fetched by its id, however many the planner takes them for.
+set enable_mergejoin = off
+set enable_hashjoin = off
 as $$
     select jobs.*
     from dibs.matching(
         which, array['waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled'], after, max_jobs, floor
-    ) as found (id)
+    ) with ordinality as found (id, place)
     join dibs.jobs on jobs.id = found.id
-    order by found.id desc
+    order by found.place
 $$;
