@@ -24,7 +24,7 @@ STEP = 500
 """How many jobs are read at once."""
 LOOKED_AT = 5_000
 """How many jobs are read for one page of a search in their texts."""
-EXAMINED = 10_000
+EXAMINED = 4_000
 """How many jobs a store looks at in one step, where it has no index of what is asked for."""
 SECONDS = 0.08
 """No step is begun when a search has taken so long."""
