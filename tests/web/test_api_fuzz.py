@@ -126,7 +126,7 @@ def test_events_are_refused_by_a_problem_or_come_as_the_document_says(
             case.validate_response(answer)
             return
         assert answer.headers["Content-Type"].partition(";")[0] == "text/event-stream"
-        lines = answer.iter_lines(decode_unicode=True)
-        fields = [next(lines).partition(": ") for _ in range(4)]
+        lines = answer.iter_lines()
+        fields = [next(lines).decode().partition(": ") for _ in range(4)]
     told = {name: value for name, _, value in fields if name}
     msgspec.convert({"name": told["event"], "data": json.loads(told["data"])}, Event)  # what the document is made of

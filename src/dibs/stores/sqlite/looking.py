@@ -43,8 +43,8 @@ def _few_ended(db: Connection, which: Filter, chosen: Halves) -> bool:
     if which.finished_since is None:
         return False
     params = {"since": to_micros(which.finished_since), "limit": FEW}
-    ended = (db.rows(sql.COUNT_ENDED, {**params, "state": str(state)})[0][0] for state in chosen.states & FINISHED)
-    return sum(ended) < FEW
+    ended = [db.rows(sql.COUNT_ENDED, {**params, "state": str(state)})[0][0] for state in chosen.states & FINISHED]
+    return bool(sum(ended) < FEW)
 
 
 def _floor(db: Connection, which: Halves, after: UUID | None, most: int) -> bytes | None:

@@ -9,7 +9,7 @@ import pytest
 from dibs.errors import Refused
 from dibs.ids import new_id
 from dibs.job import Filter, Page, State
-from dibs.outcome import Cancelled, Failed, Succeeded
+from dibs.outcome import Cancelled, Failed, Outcome, Succeeded
 from dibs.store import Store
 from dibs.testing.contract.helpers import (
     MICROSECOND,
@@ -261,7 +261,8 @@ async def test_looking_at_few_jobs_at_a_time_finds_the_same(store: Store, most: 
         await add_one(store, queue=f"q{n % 3}", task="rare" if n % 7 == 0 else "send", max_attempts=1)
     for queue in ("q0", "q1", "q2"):
         claims = await take(store, 5, queue=queue)
-        for claim, outcome in zip(claims, (Succeeded(), Failed("x"), Cancelled(), Failed("y")), strict=False):
+        outcomes: list[Outcome] = [Succeeded(), Failed("x"), Cancelled(), Failed("y")]
+        for claim, outcome in zip(claims, outcomes, strict=False):
             await end(store, claim, outcome)
     expected, found, after = await ids(store, **which), list[UUID](), None
     while True:

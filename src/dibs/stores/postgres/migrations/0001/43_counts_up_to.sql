@@ -38,16 +38,15 @@ begin
     ), line as (
         select
             share.queue, sum(due.queued) as queued, sum(due.running) as running, sum(later.count) as scheduled,
-            min(due.oldest) as oldest, bool_or(due.queued + due.running >= share.most) as many,
+            min(first.run_at) as oldest, bool_or(due.queued + due.running >= share.most) as many,
             bool_or(later.count >= share.most) as later
         from share
         cross join lateral (
             select
                 count(*) filter (where first.locked_until is null) as queued,
-                count(*) filter (where first.locked_until is not null) as running,
-                min(first.run_at) filter (where first.locked_until is null) as oldest
+                count(*) filter (where first.locked_until is not null) as running
             from (
-                select job.locked_until, job.run_at from dibs.job
+                select job.locked_until from dibs.job
                 where job.queue = share.queue and job.unmet = 0 and job.priority = share.priority and job.run_at <= moment
                 order by job.run_at, job.id limit share.most
             ) as first
@@ -59,6 +58,13 @@ begin
                 limit share.most
             ) as first
         ) as later
+        left join lateral (
+            -- Behind those that run, which may be more than are counted.
+            select job.run_at from dibs.job
+            where job.queue = share.queue and job.unmet = 0 and job.priority = share.priority and job.run_at <= moment
+                and job.locked_until is null
+            order by job.run_at, job.id limit 1
+        ) as first on true
         group by share.queue
     ), seen as materialized (
         (select job.queue, case when job.unmet > 0 then 'waiting' end as state, 'step' as part
