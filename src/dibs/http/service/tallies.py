@@ -1,5 +1,6 @@
 """Queues, tasks and the whole, counted and measured. Pure, but for one walk through unfinished jobs."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,14 +24,14 @@ TALLIED = 10_000
 
 
 async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
-    """Unfinished jobs by task and state, and whether these are all."""
-    seen, looked = dict[str, dict[State, int]](), 0
+    """Unfinished jobs by task and state, and whether these are all: as many as there is time for."""
+    seen, looked, until = dict[str, dict[State, int]](), 0, time.monotonic() + search.SECONDS
     async for jobs, rest in search.walk(store, Filter(states=(*sorted(NOT_STARTED), State.RUNNING))):
         looked += len(jobs)
         for job in jobs:
             states = seen.setdefault(job.task, {})
             states[job.state] = states.get(job.state, 0) + 1
-        if looked >= TALLIED:
+        if looked >= TALLIED or time.monotonic() > until:
             return seen, rest is None
     return seen, True
 
