@@ -223,9 +223,9 @@ class Admin:
         """The limits of the store: set, reset, list. Those that ``tasks`` declare count as in code."""
         return RunTimeLimits(self._here, {} if tasks is None else tasks.limits)
 
-    async def queues(self, *, most: int | None = None) -> list[Queue]:
-        """Every queue that has jobs or settings, or a live worker, by name; with about so many jobs counted."""
-        return queues_of(await self.store.counts(most=most), await self.workers())
+    async def queues(self) -> list[Queue]:
+        """Every queue that has jobs or settings, or a live worker, by name."""
+        return queues_of(await self.store.counts(), await self.workers())
 
     async def workers(self) -> list[Worker]:
         """Every worker that the store knows, by name, the living and the others."""

@@ -14,6 +14,7 @@ from dibs.clock import span_micros, to_micros
 from dibs.handle import has_expired
 from dibs.holding import Room, held_back
 from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, Page, State
+from dibs.overview import queues_of
 from dibs.redaction import Redaction
 from dibs.schedule import tick_of
 from dibs.store import CHUNK, Store
@@ -115,7 +116,7 @@ async def why(store: Store, id: UUID, now: datetime, redaction: Redaction | None
         if blocks[0].reason is Reason.LEASE_EXPIRED:
             blocks += await _limited(store, job, now)
         return _explain(job, blocks, now)
-    queues = {queue.name: queue for queue in await admin.queues(most=LOOKED_AT + 1)}
+    queues = {queue.name: queue for queue in queues_of(await store.counts(most=LOOKED_AT + 1), workers)}
     blocks = list(_queued(job, queues.get(job.queue), workers, now))
     if job.run_at <= now and not (blocks and blocks[0].reason is Reason.EXPIRED):
         blocks += await _limited(store, job, now)

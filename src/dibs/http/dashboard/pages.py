@@ -105,8 +105,7 @@ class Pages:
         given, now = asking.asked(request.query_params), self.service.clock()
         which = asking.job_filter(given, now)
         place = asking.after(request.query_params)
-        found = await self.service.jobs(which, place, SHOWN)
-        counts, _ = await self.service.counts()
+        found, (counts, _) = await asyncio.gather(self.service.jobs(which, place, SHOWN), self.service.counts())
         known = () if self.service.app is None else self.service.app.tasks.by_name
         searched = bool(given.get("text") or given.get("group") or (found.after and len(found.jobs) < SHOWN))
         return self.page(
@@ -148,8 +147,7 @@ class Pages:
 
     async def job(self, request: Request) -> Response:
         id = named(request)
-        job = await self.service.job(id)
-        why = await self.service.why(id)
+        job, why = await asyncio.gather(self.service.job(id), self.service.why(id))
         return self.page(
             request, "job", "jobs", {"job": job, "why": why, "timeline": timeline.draw(job, self.service.clock())}
         )

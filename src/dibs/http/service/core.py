@@ -1,6 +1,7 @@
 """What every part of the service stands on: the store, what is hidden, the trail, and what is looked at seldom."""
 
 from collections.abc import Iterable
+from functools import reduce
 
 from dibs.admin import Admin
 from dibs.app import App
@@ -89,7 +90,9 @@ class Core:
         return known if self.app is None else known.plus(self.app.redaction)  # its tasks may be declared later
 
     async def _told_by_workers(self) -> Redaction:
-        return await (await self.admin()).redaction()
+        workers, _ = await self._workers.get()
+        told = (Redaction.heard(worker.info.get("redact")) for worker in workers)
+        return reduce(Redaction.plus, told, Redaction())
 
     async def _look_at_counts(self) -> list[QueueCounts]:
         return await (await self.store()).counts()

@@ -1,5 +1,6 @@
 """The service: everything that the API and the dashboard show and do."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -217,8 +218,8 @@ class Service(Planned):
 
     async def workers(self) -> list[data.WorkerShown]:
         """Every worker, with what it runs."""
-        admin, redaction, now = await self.admin(), await self.redaction(), self.clock()
-        workers = (await self._workers.get())[0]
+        admin, now = await self.admin(), self.clock()
+        (workers, _), redaction = await asyncio.gather(self._workers.get(), self.redaction())
         held: dict[str, list[Job]] = {}
         if any(worker.running for worker in workers):
             async for job in admin.every(Filter(states=(State.RUNNING,)), LOOKED_AT):
