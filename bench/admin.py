@@ -1,8 +1,8 @@
 """A batch operation on many jobs, while workers go on: does it leave the store to them?
 
-    python bench/admin.py                                       100,000 jobs on SQLite
+    python bench/admin.py                                       100,000 jobs on each store, on servers of its own
+    python bench/admin.py --store postgres --jobs 10000
     python bench/admin.py --url postgresql://localhost/bench    on a store that may be filled
-    python bench/admin.py --jobs 10000
 
 Claims and settles a queue in another process, while a batch cancels the jobs of another queue through the service. The
 batch is held up every other second, so that the claims with it and without it are measured side by side, whatever else
@@ -15,7 +15,6 @@ import asyncio
 import gc
 import multiprocessing
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -30,6 +29,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 import dibs  # noqa: E402
+from bench.lib.arenas import arena  # noqa: E402
 from dibs.http.service import Service  # noqa: E402
 from dibs.http.service.batches import SHARE, Batches  # noqa: E402
 from dibs.http.service.data import BatchGiven, BatchState, JobFilter, Verb  # noqa: E402
@@ -167,17 +167,35 @@ def report(result: Result) -> str:
     )
 
 
+async def _there(name: str, jobs: int, share: float) -> Result:
+    """On a server of its own."""
+    ground = arena(name)
+    try:
+        await ground.start()
+        await (await ground.open("dibs", 1)).close()  # an empty store
+        assert ground.url is not None
+        return await measure(ground.url, jobs, share=share)
+    finally:
+        await ground.stop()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", default="sqlite,postgres,redis", help="names, with commas between them")
     parser.add_argument("--url")
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--share", type=float, default=SHARE, help="of its time, in which the batch works")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        url = given.url or f"sqlite:///{Path(folder) / 'jobs.db'}?migrate=auto"
-        result = asyncio.run(measure(url, given.jobs, share=given.share))
-    print(report(result))
-    fine = result.right and result.share >= LEAST
+    asked = (
+        {given.url.partition(":")[0]: measure(given.url, given.jobs, share=given.share)}
+        if given.url
+        else {name: _there(name, given.jobs, given.share) for name in given.store.split(",")}
+    )
+    fine = True
+    for name, measured in asked.items():
+        result = asyncio.run(measured)
+        print(f"{name}: {report(result)}", flush=True)
+        fine = fine and result.right and result.share >= LEAST
     print("fine" if fine else "not fine: claims below 80 %, too much memory, or wrong numbers")
     return 0 if fine else 1
 

@@ -172,6 +172,8 @@ class Attempt:
 
 
 running: ContextVar[Attempt] = ContextVar("dibs_attempt")
+carry: ContextVar[Callable[[], dict[str, str]]] = ContextVar("dibs_carry", default=dict)
+"""Gives what a handler in another process is told of the context around its attempt; set by whoever traces."""
 
 
 def current() -> Attempt:

@@ -1,6 +1,6 @@
 """What an operator should know, each with what to do: findings about queues, workers, jobs and schedules."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from dibs.job import State
@@ -33,20 +33,21 @@ def findings(
 
 def served(queue: Queue, now: datetime, limited: Collection[str]) -> Finding:
     """About a queue with due jobs; ``limited`` are those that a limit holds back as a whole at this moment."""
-    name = f"queue {queue.name}"
+    name, due = f"queue {queue.name}", many(queue.due, "due job", more=State.QUEUED in queue.more)
     if queue.paused:
-        return warn(name, f"paused, {many(queue.due, 'due job')} waiting", f"run dibs queues resume {queue.name}")
+        return warn(name, f"paused, {due} waiting", f"run dibs queues resume {queue.name}")
     if not queue.workers:
-        text = f"no live worker serves it, {many(queue.due, 'due job')} waiting"
+        text = f"no live worker serves it, {due} waiting"
         return fail(name, text, f"start one: dibs work APP --queues {queue.name}")
     late = None if queue.oldest_due is None else now - queue.oldest_due
     if late is not None and late > PATIENCE:
         minutes = int(late.total_seconds() // 60)
-        text = f"the oldest of {queue.due:,} due jobs has waited for {minutes:,} min"
+        counted = f"{queue.due:,}{'+' if State.QUEUED in queue.more else ''}"
+        text = f"the oldest of {counted} due jobs has waited for {minutes:,} min"
         if queue.name in limited:
             return warn(name, text, "its limit holds it back: see dibs limits")
         return warn(name, text, "add workers, or raise --concurrency")
-    return ok(name, f"{many(queue.due, 'due job')}, {many(len(queue.workers), 'live worker')}")
+    return ok(name, f"{due}, {many(len(queue.workers), 'live worker')}")
 
 
 def alive(workers: Sequence[Worker]) -> list[Finding]:
@@ -65,12 +66,13 @@ def alive(workers: Sequence[Worker]) -> list[Finding]:
     return findings
 
 
-def failed(queues: Iterable[Queue]) -> Finding:
+def failed(queues: Sequence[Queue]) -> Finding:
     """The dead letters."""
     count = total(queues, State.FAILED)
     if not count:
         return ok("failures", "no failed jobs")
-    return warn("failures", many(count, "failed job"), "look at them: dibs jobs list --state failed")
+    more = any(State.FAILED in queue.more for queue in queues)
+    return warn("failures", many(count, "failed job", more=more), "look at them: dibs jobs list --state failed")
 
 
 def scheduled(schedules: Sequence[Listed]) -> list[Finding]:
@@ -89,6 +91,6 @@ def scheduled(schedules: Sequence[Listed]) -> list[Finding]:
     return findings
 
 
-def many(count: int, thing: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def many(count: int, thing: str, *, more: bool = False) -> str:
+    """``1 job``, ``2 jobs``; ``10,000+ jobs`` if there are more."""
+    return f"{count:,}{'+' if more else ''} {thing}{'' if count == 1 and not more else 's'}"

@@ -356,6 +356,8 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the queued are not due yet."""
     oldest_due: datetime | None
     """The smallest ``run_at`` of the queued jobs that are due."""
+    more: frozenset[State] = frozenset()
+    """States that were not counted to the end, because that was not asked for: there are at least so many."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

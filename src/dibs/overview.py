@@ -53,6 +53,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     oldest_due: datetime | None
     workers: tuple[str, ...]
     """The live workers that serve it."""
+    more: frozenset[State] = frozenset()
+    """States of which there are at least so many: nobody counted to the end."""
 
 
 def worker_of(one: WorkerInfo, now: datetime) -> Worker:
@@ -103,6 +105,7 @@ def _queue(name: str, counted: QueueCounts | None, workers: Sequence[Worker]) ->
         scheduled=scheduled,
         oldest_due=None if counted is None else counted.oldest_due,
         workers=tuple(worker.name for worker in workers if worker.live and worker.serves(name)),
+        more=frozenset() if counted is None else counted.more,
     )
 
 

@@ -172,14 +172,23 @@ class Store(Protocol):
     async def get(self, job: UUID) -> Job | None:
         """The job as it is now, or None if there is none (any more)."""
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         """The jobs that match, newest id first, starting behind ``after``.
 
         Going on from page to page shows no job twice and skips none that was there all the time.
+
+        With ``most``, where matching jobs are few and the store has no index that leads to them, it stops when it has
+        looked at about so many jobs: the page may then be short, even empty, and still say where to go on.
         """
 
-    async def counts(self) -> list[QueueCounts]:
-        """Every queue that has jobs or settings, by name, with its jobs counted by state."""
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        """Every queue that has jobs or settings, by name, with its jobs counted by state.
+
+        With ``most``, a store where counting takes longer the more there is stops at about so many jobs of a state
+        and names that state in ``more``; a queue that has nothing but old finished jobs may then be missing.
+        """
 
     async def workers(self) -> list[WorkerInfo]:
         """Every worker that was seen or holds a claim, by name."""

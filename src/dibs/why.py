@@ -1,5 +1,6 @@
 """Why a job is not running: what exactly keeps it, by name and with times."""
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,13 +14,16 @@ from dibs.clock import span_micros, to_micros
 from dibs.handle import has_expired
 from dibs.holding import Room, held_back
 from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, Page, State
+from dibs.overview import queues_of
 from dibs.redaction import Redaction
 from dibs.schedule import tick_of
-from dibs.store import Store
+from dibs.store import CHUNK, Store
 from dibs.wording import clock, some, when
 
 LOOKED_AT = 10_000
 """The most queued jobs that are compared to count those ahead."""
+PATIENCE = 0.1
+"""Seconds after which nobody goes on comparing."""
 
 
 class Reason(StrEnum):
@@ -83,8 +87,10 @@ class _Hiding:
         found = await self._store.get(job)
         return None if found is None else self._redaction.job(found)
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
-        page = await self._store.find(which, after, limit)
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
+        page = await self._store.find(which, after, limit, most=most)
         return Page(tuple(self._redaction.job(job) for job in page.jobs), page.after)
 
     def __getattr__(self, verb: str) -> Any:
@@ -110,7 +116,7 @@ async def why(store: Store, id: UUID, now: datetime, redaction: Redaction | None
         if blocks[0].reason is Reason.LEASE_EXPIRED:
             blocks += await _limited(store, job, now)
         return _explain(job, blocks, now)
-    queues = {queue.name: queue for queue in await admin.queues()}
+    queues = {queue.name: queue for queue in queues_of(await store.counts(most=LOOKED_AT + 1), workers)}
     blocks = list(_queued(job, queues.get(job.queue), workers, now))
     if job.run_at <= now and not (blocks and blocks[0].reason is Reason.EXPIRED):
         blocks += await _limited(store, job, now)
@@ -333,7 +339,8 @@ async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worke
     able = [worker for worker in workers if worker.live and worker.serves(job.queue) and worker.knows(job.task)]
     counted = await _ahead(admin, job, queue, able, now)
     if counted is None:
-        text = f"it is behind some of the {queue.due - 1:,} other due jobs of queue {job.queue}"
+        others = f"{queue.due - 1:,} other" if State.QUEUED not in queue.more else f"more than {queue.due - 1:,}"
+        text = f"it is behind some of the {others} due jobs of queue {job.queue}"
         return _Block(Reason.BEHIND_OTHERS, f"{text}, which {some([worker.name for worker in able])} works through")
     ahead, held = counted
     passes = "" if not held else f" (not counting {held:,} that limits hold back)"
@@ -353,19 +360,26 @@ async def _in_line(admin: Admin, job: Job, queue: Queue, workers: Sequence[Worke
 async def _ahead(admin: Admin, job: Job, queue: Queue, able: Sequence[Worker], now: datetime) -> tuple[int, int] | None:
     """How many due jobs the same workers take before this one, and how many they would but for limits.
 
-    None if there are too many to look at.
+    None if there are too many to look at, or they are hard to find among others.
     """
-    if queue.states[State.QUEUED] > LOOKED_AT:
+    if State.QUEUED in queue.more or queue.states[State.QUEUED] > LOOKED_AT:
         return None
     mine, ahead, held = _place(job, queue.order, queue.ageing), 0, 0
-    room = await Room.of(admin.store, job.queue)
-    async for other in admin.every(Filter(queues=(job.queue,), states=(State.QUEUED,)), LOOKED_AT):
-        if other.run_at > now or _place(other, queue.order, queue.ageing) >= mine:
-            continue
-        if any(worker.knows(other.task) for worker in able):
-            free = await room.has(other)
-            ahead, held = ahead + free, held + (not free)
-    return ahead, held
+    room, until = await Room.of(admin.store, job.queue), time.monotonic() + PATIENCE
+    which, after = Filter(queues=(job.queue,), states=(State.QUEUED,)), None
+    while True:
+        page = await admin.store.find(which, after, CHUNK, most=LOOKED_AT)
+        for other in page.jobs:
+            if other.run_at > now or _place(other, queue.order, queue.ageing) >= mine:
+                continue
+            if any(worker.knows(other.task) for worker in able):
+                free = await room.has(other)
+                ahead, held = ahead + free, held + (not free)
+        after = page.after
+        if after is None:
+            return ahead, held
+        if time.monotonic() > until:
+            return None
 
 
 def _place(job: Job, order: Order, ageing: timedelta | None = None) -> tuple[int, int, int]:

@@ -54,6 +54,21 @@ def pid_through(gate: str) -> int:
 
 
 @process()
+def traced() -> list[str]:
+    """The span that spans of this handler would be children of."""
+    from opentelemetry import trace
+
+    context = trace.get_current_span().get_span_context()
+    return [str(context.trace_id), str(context.span_id)]
+
+
+@process()
+async def traced_coroutine() -> list[str]:
+    await asyncio.sleep(0)
+    return traced.function()  # type: ignore[no-any-return]
+
+
+@process()
 async def loop_and_pid() -> tuple[int, int]:
     await asyncio.sleep(0)
     return id(asyncio.get_running_loop()), os.getpid()

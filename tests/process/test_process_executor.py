@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dibs.attempt import Attempt
 from dibs.errors import Refused
 from dibs.signals import Fail, Retry, Snooze
 from dibs.task import Task
+from dibs.telemetry import OpenTelemetry
 from dibs.worker.processes import HandlerError, ProcessPool, caused_by
 from tests.process import handlers
 from tests.process.pools import NOW, attempt, clean_pool
@@ -120,6 +124,20 @@ async def test_current_tells_the_child_all_about_its_job(pool: ProcessPool) -> N
         "locked_until": NOW.isoformat(),
         "cancelled": False,
     }
+
+
+@pytest.mark.parametrize("task", [handlers.traced, handlers.traced_coroutine])
+async def test_spans_of_a_handler_are_children_of_its_attempt_in_the_worker(
+    pool: ProcessPool, task: Task[..., Any]
+) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    traces, one = OpenTelemetry(provider), attempt(task)
+    seen = await traces.attempt(one, lambda: pool.run(task, one, None))
+    [span] = spans.get_finished_spans()
+    assert seen == [str(span.context.trace_id), str(span.context.span_id)]
+    assert await pool.run(task, attempt(task), None) == ["0", "0"], "the next call has nothing of it"
 
 
 async def test_current_works_in_a_coroutine_too(pool: ProcessPool) -> None:

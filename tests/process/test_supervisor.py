@@ -48,6 +48,9 @@ signal.signal(signal.SIGINT, ended)
 note("up")
 if orders.startswith("exit"):
     sys.exit(int(orders.split()[1]))
+if orders == "leave":
+    line.send(b"!.")
+    sys.exit(0)
 if orders != "silent":
     line.send(b"!")
     note("works")
@@ -162,7 +165,7 @@ def test_children_end_when_the_supervisor_is_killed(start: Start) -> None:
 
 def test_a_child_ends_with_the_line_to_its_supervisor_where_the_kernel_does_not_help() -> None:
     program = "import signal; from dibs.worker.supervisor import follow_supervisor as follow; "
-    program += "follow(kernel_helps=False)(); signal.pause()"
+    program += "follow(kernel_helps=False).ready(); signal.pause()"
     ours, theirs = socket.socketpair()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "DIBS_SUPERVISOR_FD": str(theirs.fileno())}
     with ours, subprocess.Popen([sys.executable, "-c", program], env=environment, pass_fds=[theirs.fileno()]) as child:
@@ -176,8 +179,33 @@ def test_a_child_ends_with_the_line_to_its_supervisor_where_the_kernel_does_not_
 def test_without_a_supervisor_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIBS_SUPERVISOR_FD", raising=False)
     before = set(threading.enumerate())
-    follow_supervisor(kernel_helps=False)()
+    alone = follow_supervisor(kernel_helps=False)
+    alone.ready()
+    alone.leave()
     assert set(threading.enumerate()) <= before
+
+
+# --- asked to stop ------------------------------------------------------------------------------------------
+
+
+def test_a_child_that_leaves_stays_away_until_a_rolling_restart(start: Start, tmp_path: Path) -> None:
+    orders(tmp_path, "leave", 1)
+    supervised = start(2)
+    supervised.wait_for(lambda: "process 1 was asked to stop" in supervised.log() and supervised.events("up", 2))
+    [second] = supervised.events("up", 2)
+    os.kill(second, signal.SIGKILL)
+    supervised.wait_for(lambda: len(supervised.events("works", 2)) == 2)  # long after the first would have come back
+    assert len(supervised.events("up", 1)) == 1
+    orders(tmp_path, "", 1)
+    supervised.send(signal.SIGHUP)
+    supervised.wait_for(lambda: len(supervised.events("works", 1)) == 1)
+
+
+def test_a_supervisor_whose_children_have_all_left_ends_with_0(start: Start, tmp_path: Path) -> None:
+    orders(tmp_path, "leave")
+    supervised = start(2)
+    assert supervised.end() == 0
+    assert len(supervised.events("up")) == 2
 
 
 # --- death --------------------------------------------------------------------------------------------------

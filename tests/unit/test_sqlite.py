@@ -16,11 +16,12 @@ import pytest
 
 from dibs.clock import from_micros, system_clock
 from dibs.errors import ConfigurationError, DibsError, SchemaError, StoreUnavailable
-from dibs.job import NewJob, State
+from dibs.job import Filter, NewJob, State
 from dibs.outcome import Succeeded
 from dibs.store import Store
 from dibs.stores.sqlite import SQLiteStore, schema
 from dibs.stores.sqlite import statements as sql
+from dibs.stores.sqlite.filters import halves
 from dibs.stores.sqlite.options import parse
 from dibs.stores.sqlite.schema import open_schema
 from tests.unit.sqlite import looked
@@ -301,6 +302,10 @@ async def test_a_newer_schema_asks_for_a_newer_dibs(path: Path) -> None:
         (sql.WINDOW_HOLDERS, 2, "USING INDEX dibs_windows (queue=? AND key=? AND unique_until>?)"),
         (sql.KNOWN_IDS, 1, "SEARCH dibs_history USING COVERING INDEX"),
         (sql.PRUNE, 4, "USING COVERING INDEX dibs_finished (state=? AND finished_at<?)"),
+        (sql.COUNT_DUE, 5, "USING COVERING INDEX dibs_ready (queue=? AND line=? AND priority=? AND run_at<?)"),
+        (sql.COUNT_SCHEDULED, 5, "USING COVERING INDEX dibs_ready (queue=? AND line=? AND priority=? AND run_at>?)"),
+        (sql.COUNT_ENDED, 3, "USING COVERING INDEX dibs_finished (state=? AND finished_at>?)"),
+        (sql.FLOOR_ENDED, 3, "USING COVERING INDEX dibs_unsuccessful (state=? AND id<?)"),
     ],
 )
 async def test_hot_statements_search_an_index_and_sort_nothing(
@@ -314,6 +319,30 @@ async def test_hot_statements_search_an_index_and_sort_nothing(
     assert not any(detail.startswith(("SCAN dibs_jobs", "SCAN dibs_history")) for detail in details)
     if statement != sql.PRUNE:  # which merges three short lists
         assert not any("TEMP B-TREE" in detail for detail in details)
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ((State.FAILED,), "dibs_unsuccessful (state=?)"),
+        ((State.FAILED, State.CANCELLED), "dibs_unsuccessful (state=?)"),
+        ((State.RUNNING,), "dibs_leases"),
+        ((State.WAITING,), "dibs_special (state=?)"),
+    ],
+)
+async def test_lists_of_the_states_that_few_jobs_are_in_go_by_an_index(
+    store: SQLiteStore, path: Path, states: tuple[State, ...], expected: str
+) -> None:
+    which = halves(Filter(states=states), None)
+    connection = apsw.Connection(str(path))
+    parts = [sql.UNFINISHED.format(where=where) for where in which.unfinished]
+    parts += [sql.FINISHED.format(where=where) for where in which.finished]
+    asked = f"EXPLAIN QUERY PLAN {' UNION ALL '.join(parts)} ORDER BY id DESC LIMIT 10"
+    details = [str(row[3]) for row in connection.execute(asked, which.params).fetchall()]
+    connection.close()
+    assert sum(expected in detail for detail in details) == len(states), details
+    if expected.startswith("dibs_unsuccessful"):
+        assert not any("B-TREE" in detail for detail in details), details
 
 
 async def test_a_claim_reads_neither_future_nor_running_jobs(store: SQLiteStore, path: Path) -> None:

@@ -238,7 +238,7 @@ async def test_steps_of_a_flow_are_found_by_an_index(store: SQLiteStore, path: P
 
     which = halves(Filter(flows=(diamond().id,)), None)
     connection = apsw.Connection(str(path))
-    for statement, where in ((sql.UNFINISHED, which.unfinished), (sql.FINISHED, which.finished)):
+    for statement, [where] in ((sql.UNFINISHED, which.unfinished), (sql.FINISHED, which.finished)):
         asked = f"EXPLAIN QUERY PLAN {statement.format(where=where)} ORDER BY id DESC LIMIT 10"
         details = [str(row[3]) for row in connection.execute(asked, which.params).fetchall()]
         assert any("_steps (flow=?)" in detail for detail in details), details

@@ -14,6 +14,7 @@ from dibs.job import Claim, Kept, Settlement, State
 from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.retry import Constant
 from dibs.stores.memory import MemoryStore
+from dibs.telemetry import ask_to_stop
 from dibs.worker.outage import Backoff
 from dibs.worker.prefetch import Prefetch
 from tests.unit.flying import Flight, flown
@@ -279,3 +280,27 @@ def test_a_prefetch_grows_while_slots_wait_and_shrinks_while_claims_do() -> None
     now += 1.0
     prefetch.learn(now, started, dry=True, waited=0.0)
     assert prefetch.size == 0, "nothing was started in the last tenth of a second"
+
+
+# --- an operator's wish -------------------------------------------------------------------------------------
+
+
+@flown
+async def test_a_worker_that_was_asked_to_stop_through_the_store_ends_and_says_so(shop: Shop, flight: Flight) -> None:
+    @shop.task
+    async def nothing() -> None: ...
+
+    worker = shop.worker(name="one")
+    going = asyncio.create_task(worker.run())
+    job = await shop.enqueue(nothing)
+    await until(lambda: _in(shop, job, State.SUCCEEDED))
+    await ask_to_stop(shop.store, "one", by="anna")
+    await flight.fly(30)
+    await asyncio.wait_for(going, 20)
+    assert worker.asked_to_stop
+
+
+async def test_a_worker_that_ends_for_another_reason_was_not_asked(shop: Shop) -> None:
+    worker = shop.worker(until_empty=True)
+    await worker.run()
+    assert not worker.asked_to_stop

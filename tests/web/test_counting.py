@@ -93,3 +93,63 @@ async def test_many_who_ask_at_once_share_a_look_and_its_error(monkeypatch: pyte
     assert all(isinstance(answer, StoreUnavailable) for answer in answers) and watch.looks == 1
     watch.away = False
     assert await seen(glance) == 2
+
+
+# --- no longer than somebody waits --------------------------------------------------------------------------
+
+
+async def test_a_quick_look_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch)
+    glance = Glance(watch.look, system_clock)
+    found = await glance.within(30)
+    assert found is not None and found[0] == 1
+
+
+async def test_who_does_not_wait_gets_nothing_and_the_next_one_what_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch(monkeypatch)
+    watch.takes = 2.0
+    watch.gate.clear()
+    glance = Glance(watch.look, system_clock)
+    assert await glance.within(0) is None
+    assert await glance.within(30) is None, "while it is looked at nobody waits"
+    assert watch.looks == 1
+    watch.gate.set()
+    await seen(glance)
+    found = await glance.within(0)
+    assert found is not None and found[0] == watch.looks == 1
+
+
+async def test_what_was_looked_at_before_a_change_is_never_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch)
+    watch.takes = 2.0
+    glance = Glance(watch.look, system_clock)
+    await seen(glance)
+    watch.gate.clear()
+    watch.now += 30
+    found = await glance.within(0)
+    assert found is not None and found[0] == 1, "an old answer, while there is a new look"
+    await asyncio.sleep(0)
+    glance.forget()
+    assert await glance.within(0) is None
+    watch.gate.set()
+    while watch.looks < 3:
+        await glance.within(0)
+        await asyncio.sleep(0)
+    assert await seen(glance) == 3
+
+
+async def test_an_error_of_a_look_that_nobody_waits_for_is_for_whoever_asks_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch(monkeypatch)
+    watch.away = True
+    watch.gate.clear()
+    glance = Glance(watch.look, system_clock)
+    assert await glance.within(0) is None
+    watch.gate.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable):
+        await glance.within(30)

@@ -60,7 +60,8 @@ def work(**given: Any) -> None:
     """Run the tasks of APP (module:app, or module) until stopped.
 
     SIGTERM or Ctrl-C: finishes what runs within the grace time, gives back the rest. A second one ends it now.
-    With --processes, SIGHUP restarts the processes one after the other. Exit code 78: the app cannot be loaded, or
+    With --processes, SIGHUP restarts the processes one after the other; one that an operator asked to stop stays away
+    until then. Exit code 78: the app cannot be loaded, or
     the configuration is wrong; starting it again does not help.
 
     \b
@@ -80,15 +81,17 @@ def work(**given: Any) -> None:
         sys.exit(reloading(_command(given), Path.cwd()))
     if given["processes"] > 1:
         sys.exit(_supervised(given))
-    ready = follow_supervisor()
+    supervisor = follow_supervisor()
     app = load_app(given["app"])
-    app.on("startup")(ready)
+    app.on("startup")(supervisor.ready)
     worker = _worker(app, given)
     logs.belongs_to(worker.name)
     if given["drain"]:
         run(_reach(app))
     with _metrics(worker, given):
         stats = run_process(worker, loop_factory())
+    if worker.asked_to_stop:
+        supervisor.leave()
     if given["drain"]:
         _say_what_is_left(run(_held_back(app, worker)))
     if given["drain"] and given["as_json"]:

@@ -124,6 +124,11 @@ def limit(value: object) -> int:
     return within(value, (1, BULK), "limit")
 
 
+def most(value: object) -> int | None:
+    """How many jobs to look at, for those who would rather have less than wait: 1 to a million, or None for all."""
+    return None if value is None else within(value, (1, 1_000_000), "most")
+
+
 def within(value: object, bounds: tuple[int, int], what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not bounds[0] <= value <= bounds[1]:
         raise Refused(f"{what} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")

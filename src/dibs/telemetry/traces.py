@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from dibs import signals
-from dibs.attempt import Attempt
+from dibs.attempt import Attempt, carry
 from dibs.errors import ConfigurationError
 from dibs.job import Enqueued, NewFlow, NewJob
 from dibs.store import Store
@@ -63,10 +63,14 @@ class OpenTelemetry:
 
     def carry(self, job: NewJob) -> NewJob:
         """The job with the current context in its meta: for ``dibs.transaction.enqueue_in``, which knows no app."""
+        found = self._carrier()
+        return msgspec.structs.replace(job, meta={**job.meta, CARRIED: found}) if found else job
+
+    def _carrier(self) -> dict[str, str]:
+        """The current context, to be sent somewhere."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
-        found = {name: carrier[name] for name in _FIELDS if name in carrier}
-        return msgspec.structs.replace(job, meta={**job.meta, CARRIED: found}) if found else job
+        return {name: carrier[name] for name in _FIELDS if name in carrier}
 
     @contextmanager
     def sent(self, jobs: Sequence[NewJob], what: str) -> "Iterator[Span]":
@@ -109,11 +113,14 @@ class OpenTelemetry:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
+            told = carry.set(self._carrier)
             try:
                 return await call_next()
             except BaseException as problem:
                 self._failed(span, problem)
                 raise
+            finally:
+                carry.reset(told)
 
     def _failed(self, span: "Span", problem: BaseException) -> None:
         kind = type(problem).__qualname__
@@ -159,6 +166,16 @@ def _about(attempt: Attempt) -> dict[str, Any]:
             "dibs.max_attempts": attempt.max_attempts,
         }
     return attributes
+
+
+def resume(carried: Mapping[str, str]) -> None:
+    """In a process of a handler's own: the spans that it makes from here on are children of its attempt."""
+    try:
+        from opentelemetry import context
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    except ModuleNotFoundError:  # then it makes none
+        return
+    context.attach(TraceContextTextMapPropagator().extract(carried))
 
 
 class _Sending:

@@ -63,6 +63,8 @@ class Shift:
         self._tally = tally
         self._vitals = vitals
         self._loop = asyncio.get_running_loop()
+        self.asked = False
+        """Whether somebody asked for the end through the store."""
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
         self._up = False
@@ -242,6 +244,7 @@ class Shift:
 
     def _asked(self) -> None:
         log.warning("%s: asked to stop", self._settings.name)
+        self.asked = True
         self.stop(1)
 
     async def _end(self, claiming: "asyncio.Task[None]") -> None:

@@ -22,6 +22,8 @@ CONFIGURATION_ERROR = os.EX_CONFIG  # 78
 NUMBER_VARIABLE = "DIBS_PROCESS"
 """Tells a child which of the processes it is, from 1: for its worker's name."""
 LINE_VARIABLE = "DIBS_SUPERVISOR_FD"
+_READY, _LEAVING = b"!", b"."
+"""What a child says on its line."""
 _PR_SET_PDEATHSIG = 1
 _LINUX = sys.platform.startswith("linux")
 
@@ -47,7 +49,8 @@ def supervise(
     """Run ``processes`` children of the command until told to stop; the code to exit with.
 
     A child that ends is started again, sooner or later (see ``Pace``); with ``finite``, one that ends with 0 has
-    done its work and is not. SIGTERM and SIGINT are passed on, and all is over when the children have ended: 0. A
+    done its work and is not, and neither is one that said that it leaves, before a SIGHUP; if all have left, the
+    answer is 0. SIGTERM and SIGINT are passed on, and all is over when the children have ended: 0. A
     second one kills them: 128 and the signal's number. SIGHUP replaces the children one after the other. A child
     that cannot work with its configuration (it exits with 78) stops them all, and 78 is the answer; if its place has
     worked before and others still do, they are left alone, and it is tried again after the longest delay.
@@ -58,15 +61,35 @@ def supervise(
         return _Supervisor(command, processes, finite, pace or Pace(), arrived, fds=fds).run(wakeup)
 
 
-def follow_supervisor(*, kernel_helps: bool = _LINUX) -> Callable[[], None]:
-    """In a child: what to call when it has begun to work; a rolling restart waits for that.
+class Upward:
+    """A child's line to its supervisor. Without one, nobody listens."""
+
+    def __init__(self, line: socket.socket | None) -> None:
+        self._line = line
+
+    def ready(self) -> None:
+        """It has begun to work; a rolling restart waits for that."""
+        self._say(_READY)
+
+    def leave(self) -> None:
+        """It ends because somebody wants this worker gone: no other one is to take its place."""
+        self._say(_LEAVING)
+
+    def _say(self, word: bytes) -> None:
+        if self._line is not None:
+            with contextlib.suppress(OSError):  # a supervisor that is gone does not care
+                self._line.send(word)
+
+
+def follow_supervisor(*, kernel_helps: bool = _LINUX) -> Upward:
+    """In a child: its line to the supervisor.
 
     Where the kernel does not end the child when its supervisor is gone, a thread does, by SIGTERM. Without a
-    supervisor it does nothing, and neither does what it returns.
+    supervisor nothing of this happens.
     """
     given = os.environ.pop(LINE_VARIABLE, None)
     if given is None:
-        return lambda: None
+        return Upward(None)
     line = socket.socket(fileno=int(given))
     line.set_inheritable(False)
 
@@ -75,13 +98,9 @@ def follow_supervisor(*, kernel_helps: bool = _LINUX) -> Callable[[], None]:
             line.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def ready() -> None:
-        with contextlib.suppress(OSError):  # a supervisor that is gone does not care
-            line.send(b"!")
-
     if not kernel_helps:
         threading.Thread(target=follow, name="dibs-supervisor-watch", daemon=True).start()
-    return ready
+    return Upward(line)
 
 
 class _Place:
@@ -98,13 +117,15 @@ class _Place:
         """Whether its child has said that it works."""
         self.worked = False
         """Whether any child here ever has."""
+        self.left = False
+        """Whether its child has said that it leaves for good."""
         self.deaths = 0
         self.replacing = False
         """Whether its child was told to end so that another can take its place."""
 
     def start(self, command: Sequence[str], fds: Sequence[int]) -> int:
         """Fill the place; answers the process id."""
-        self.start_at, self.started_at, self.ready = None, time.monotonic(), False
+        self.start_at, self.started_at, self.ready, self.left = None, time.monotonic(), False, False
         self.child, self.line = _spawn(command, self.number, fds)
         return self.child.pid
 
@@ -113,17 +134,27 @@ class _Place:
         if self.child is None or (status := self.child.poll()) is None:
             return None
         self.child = None
+        self._hear()
         self.hang_up()
         return status
 
     def listen(self) -> None:
         """Hear whether the child works."""
-        if self.line is not None and not self.ready:
-            with contextlib.suppress(BlockingIOError):
-                self.ready = bool(self.line.recv(1))
-                self.worked = self.worked or self.ready
-                if not self.ready:  # it has closed its end
-                    self.hang_up()
+        if not self.ready and self._hear() == b"":  # it has closed its end
+            self.hang_up()
+
+    def _hear(self) -> bytes | None:
+        """What the child has said since; None for nothing."""
+        if self.line is None:
+            return None
+        try:
+            said = self.line.recv(16)
+        except OSError:  # nothing yet, or it was killed
+            return None
+        self.ready = self.ready or _READY in said
+        self.worked = self.worked or self.ready
+        self.left = self.left or _LEAVING in said
+        return said
 
     def hang_up(self) -> None:
         if self.line is not None:
@@ -236,6 +267,8 @@ class _Supervisor:
         elif place.replacing:
             log.info("process %d ended %s: a new one takes its place", place.number, how)
             place.replacing, place.deaths, place.start_at = False, 0, time.monotonic()
+        elif place.left:
+            log.info("process %d was asked to stop: its place stays empty until a SIGHUP", place.number)
         elif status == 0 and self._finite:
             log.info("process %d has done its work", place.number)
         elif status != CONFIGURATION_ERROR:

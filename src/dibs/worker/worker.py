@@ -70,6 +70,8 @@ class Worker:
         """The same by queue and task, with times; for metrics."""
         self.vitals = Vitals()
         """Whether it is alive; for probes."""
+        self.asked_to_stop = False
+        """Whether it ended because somebody asked for that through the store."""
         self._tasks = tasks
         self._open_store = open_store
         self._started_at = system_clock()
@@ -103,6 +105,7 @@ class Worker:
             await shift.work()
         finally:
             self._shift = None
+            self.asked_to_stop = shift.asked
         return self.stats
 
     def stop(self, *, now: bool = False) -> None:

@@ -10,6 +10,7 @@ from dibs.job import (
     Delete,
     Filter,
     Page,
+    QueueCounts,
     Requeue,
 )
 from dibs.limits import Settled
@@ -69,6 +70,27 @@ class ChunksWithoutLimit(MemoryStore):
 
 @caught_by("test_find::test_pages_show_every_job_once")
 class PagesSkipOne(MemoryStore):
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         page = await super().find(which, after, limit)
         return Page(page.jobs[1:], page.after) if after is not None else page
+
+
+@caught_by("test_find::test_looking_at_few_jobs_at_a_time_finds_the_same")
+class EndsWhereItStoppedLooking(MemoryStore):
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
+        page = await super().find(which, after, limit)
+        looked = sorted(self._jobs, reverse=True)[: most or None]
+        return Page(tuple(job for job in page.jobs if job.id in looked), page.after)
+
+
+@caught_by("test_counts::test_what_is_not_counted_to_the_end_is_named_and_is_no_more_than_there_is")
+class SaysNotThatThereAreMore(MemoryStore):
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        found = await super().counts(most=most)
+        for each in found if most else ():
+            each.states.update({state: min(count, most or 0) for state, count in each.states.items()})
+        return found

@@ -7,6 +7,7 @@ import msgspec
 from markupsafe import Markup
 
 from dibs.http.dashboard.charts import Series, bar_chart, line_chart, seconds
+from dibs.http.dashboard.words import number
 from dibs.http.service.data import Finding, Overview, Samples, Slot
 from dibs.job import State
 
@@ -33,7 +34,8 @@ def verdict(seen: Overview) -> Verdict:
     wrong = sorted((each for each in seen.findings if each.level != "ok"), key=lambda each: each.level != "fail")
     if not wrong:
         workers = f"{seen.workers_live} worker{'' if seen.workers_live == 1 else 's'}"
-        return Verdict("ok", f"All is well: {workers}, {seen.due:,} due, {seen.states[State.RUNNING]:,} running", ())
+        due, running = _many(seen, seen.due, State.QUEUED), _many(seen, seen.states[State.RUNNING], State.RUNNING)
+        return Verdict("ok", f"All is well: {workers}, {due} due, {running} running", ())
     worst = wrong[0]
     rest = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     headline = f"{worst.about}: {worst.text}{rest}"
@@ -44,15 +46,27 @@ def numbers(seen: Overview) -> list[tuple[str, str, str]]:
     """A name, a value, and where it leads."""
     states = seen.states
     return [
-        ("due", f"{seen.due:,}", "jobs?state=queued"),
-        ("for later", f"{seen.scheduled:,}", "jobs?state=queued"),
-        ("running", f"{states[State.RUNNING]:,}", "jobs?state=running"),
-        ("failed", f"{states[State.FAILED]:,}", "failures"),
+        ("due", _many(seen, seen.due, State.QUEUED), "jobs?state=queued"),
+        ("for later", _many(seen, seen.scheduled, State.QUEUED), "jobs?state=queued"),
+        ("running", _many(seen, states[State.RUNNING], State.RUNNING), "jobs?state=running"),
+        ("failed", _many(seen, states[State.FAILED], State.FAILED), "failures"),
         ("a second", "–" if seen.throughput is None else f"{seen.throughput:.3g}", "jobs?state=succeeded"),
         ("wait, p99", "–" if seen.latency.p99 is None else seconds(seen.latency.p99), "queues"),
         ("run, p99", "–" if seen.runtime.p99 is None else seconds(seen.runtime.p99), "workers"),
         ("workers", f"{seen.workers_live:,}", "workers"),
     ]
+
+
+def _many(seen: Overview, count: int, state: State) -> str:
+    return number(count, state in seen.more)
+
+
+def counting(seen: Overview) -> str:
+    """What is to be known of the numbers, if it is something."""
+    if seen.more:
+        return "A plus means that there are more: they are being counted."
+    age = (seen.at - seen.counted_at).total_seconds()
+    return f"Jobs were counted {age:.0f} s ago." if age >= 1 else ""
 
 
 def charts(samples: Samples) -> list[Chart]:

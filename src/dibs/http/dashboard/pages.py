@@ -1,5 +1,6 @@
 """The pages: each asks the service and fills a template. Nothing here changes anything."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -10,14 +11,16 @@ from starlette.responses import Response
 from dibs.errors import Refused
 from dibs.http.dashboard import asking, graph, timeline
 from dibs.http.dashboard.graph import Node
-from dibs.http.dashboard.overview import charts, numbers, verdict
+from dibs.http.dashboard.overview import charts, counting, numbers, verdict
 from dibs.http.dashboard.rendering import render
 from dibs.http.security import COOKIE, IDENTITY
 from dibs.http.service import NotFound, Service
 from dibs.http.service.data import FlowDetail, Identity, StepShown, Verb
-from dibs.job import FlowState, State
+from dibs.job import FlowState, QueueCounts, State
 from dibs.redaction import safe_url
 
+SHOWN = 50
+"""How many jobs stand on a page."""
 LONGEST = 5
 """How many of the longest running jobs, and of the groups of failures, stand on the first page."""
 VERBS = (
@@ -75,8 +78,10 @@ class Pages:
     # --- one page each --------------------------------------------------------------------------------------
 
     async def overview(self, request: Request) -> Response:
-        seen = await self.service.overview()
-        workers = await self.service.workers()
+        service = self.service
+        seen, workers, samples, failures = await asyncio.gather(
+            service.overview(), service.workers(), service.samples(), service.failures()
+        )
         running = sorted(
             ((worker.name, job) for worker in workers for job in worker.jobs),
             key=lambda each: each[1].started_at or seen.at,
@@ -88,11 +93,11 @@ class Pages:
             {
                 "verdict": verdict(seen),
                 "numbers": numbers(seen),
-                "charts": charts(await self.service.samples()),
+                "charts": charts(samples),
                 "queues": seen.queues,
-                "counted_at": seen.counted_at,
+                "counting": counting(seen),
                 "running": running[:LONGEST],
-                "failures": (await self.service.failures()).groups[:LONGEST],
+                "failures": failures.groups[:LONGEST],
             },
         )
 
@@ -100,17 +105,16 @@ class Pages:
         given, now = asking.asked(request.query_params), self.service.clock()
         which = asking.job_filter(given, now)
         place = asking.after(request.query_params)
-        found = await self.service.jobs(which, place)
-        counts, _ = await self.service.counts()
+        found, (counts, _) = await asyncio.gather(self.service.jobs(which, place, SHOWN), self.service.counts())
         known = () if self.service.app is None else self.service.app.tasks.by_name
-        few = given.get("text") or given.get("group")
+        searched = bool(given.get("text") or given.get("group") or (found.after and len(found.jobs) < SHOWN))
         return self.page(
             request,
             "jobs",
             "jobs",
             {
                 "jobs": found.jobs,
-                "note": f"{found.looked_at:,} jobs were looked through for this page." if few else "",
+                "note": f"{found.looked_at:,} jobs were looked through for this page." if searched else "",
                 "newest": asking.query(given) or "?" if place else "",
                 "older": asking.query(given, after=found.after) if found.after else "",
                 "states": self._states(given, counts),
@@ -124,34 +128,38 @@ class Pages:
             },
         )
 
-    def _states(self, given: dict[str, list[str]], counts: Any) -> list[tuple[str, int | None, str, bool]]:
+    def _states(
+        self, given: dict[str, list[str]], counts: list[QueueCounts]
+    ) -> list[tuple[str, int | None, bool, str, bool]]:
         """Every state with how many there are, as far as only queues are asked for."""
         rest = {name: values for name, values in given.items() if name != "state"}
         queues = set(rest.get("queue", ())) or {one.queue for one in counts}
         exact = not rest.keys() - {"queue"}
         chosen = given.get("state", [])
         total = {state: sum(one.states[state] for one in counts if one.queue in queues) for state in State}
-        every = ("all", sum(total.values()) if exact else None, asking.query(rest) or "?", not chosen)
-        return [
-            every,
-            *(
-                (state.value, total[state] if exact else None, asking.query(rest, state=state.value), state in chosen)
-                for state in State
-            ),
-        ]
+        more = {state for one in counts if one.queue in queues for state in one.more}
+        whole = sum(total.values()) if exact else None
+        chips = [("all", whole, bool(more), asking.query(rest) or "?", not chosen)]
+        for state in State:
+            link = asking.query(rest, state=state.value)
+            chips.append((state.value, total[state] if exact else None, state in more, link, state in chosen))
+        return chips
 
     async def job(self, request: Request) -> Response:
         id = named(request)
-        job = await self.service.job(id)
-        why = await self.service.why(id)
+        job, why = await asyncio.gather(self.service.job(id), self.service.why(id))
         return self.page(
             request, "job", "jobs", {"job": job, "why": why, "timeline": timeline.draw(job, self.service.clock())}
         )
 
     async def failures(self, request: Request) -> Response:
         found = await self.service.failures()
-        note = "" if found.complete else f"Only the newest {found.looked_at:,} failed jobs were looked at."
-        return self.page(request, "failures", "failures", {"groups": found.groups, "note": note})
+        age = (self.service.clock() - found.seen_at).total_seconds()
+        notes = [
+            "" if found.complete else f"Only the newest {found.looked_at:,} failed jobs were looked at.",
+            f"That was {age:.0f} s ago." if age >= 1 else "",
+        ]
+        return self.page(request, "failures", "failures", {"groups": found.groups, "note": " ".join(notes).strip()})
 
     async def flows(self, request: Request) -> Response:
         asked = request.query_params.getlist("state")

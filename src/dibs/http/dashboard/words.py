@@ -35,9 +35,9 @@ def span(value: float | None) -> str:
     return "–" if value is None else seconds(value)
 
 
-def number(value: float | None) -> str:
-    """A count, with its thousands apart."""
-    return "–" if value is None else f"{value:,}"
+def number(value: float | None, more: bool = False) -> str:
+    """A count, with its thousands apart; with a plus if there are more."""
+    return "–" if value is None else f"{value:,}{'+' if more else ''}"
 
 
 def short(id: object) -> str:

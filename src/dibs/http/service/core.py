@@ -1,6 +1,7 @@
 """What every part of the service stands on: the store, what is hidden, the trail, and what is looked at seldom."""
 
 from collections.abc import Iterable
+from functools import reduce
 
 from dibs.admin import Admin
 from dibs.app import App
@@ -15,9 +16,13 @@ from dibs.http.service.tallies import (
 )
 from dibs.job import NewJob, QueueCounts, State
 from dibs.opened import Opened
+from dibs.overview import Worker
 from dibs.redaction import Redaction
 from dibs.store import Store
 from dibs.stores import open_store
+
+COUNTED = 10_000
+"""Of each state, while there was no time to count all jobs."""
 
 
 class NotFound(DibsError, LookupError):
@@ -50,6 +55,8 @@ class Core:
         self._own = Redaction.of(redact)
         self._hidden = Glance(self._told_by_workers, clock, least=10.0)
         self._counts = Glance(self._look_at_counts, clock)
+        self._some = Glance(self._look_at_some, clock)
+        self._workers = Glance(self._look_at_workers, clock, share=0)
         self._tasks = Glance(self._look_at_tasks, clock)
         self._failures = Glance(self._look_at_failures, clock)
         self.audit_trail = Audit(self.store)
@@ -83,19 +90,29 @@ class Core:
         return known if self.app is None else known.plus(self.app.redaction)  # its tasks may be declared later
 
     async def _told_by_workers(self) -> Redaction:
-        return await (await self.admin()).redaction()
+        workers, _ = await self._workers.get()
+        told = (Redaction.heard(worker.info.get("redact")) for worker in workers)
+        return reduce(Redaction.plus, told, Redaction())
 
     async def _look_at_counts(self) -> list[QueueCounts]:
         return await (await self.store()).counts()
+
+    async def _look_at_some(self) -> list[QueueCounts]:
+        return await (await self.store()).counts(most=COUNTED)
+
+    async def _look_at_workers(self) -> list[Worker]:
+        return await (await self.admin()).workers()
 
     async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
         return await tally(await self.store())
 
     async def _look_at_failures(self) -> data.Failures:
-        return await search.failures(await self.store(), data.JobFilter(), await self.redaction())
+        return await search.failures(await self.store(), data.JobFilter(), await self.redaction(), self.clock())
 
     def _changed(self) -> None:
         self._counts.forget()
+        self._some.forget()
+        self._workers.forget()
         self._tasks.forget()
         self._failures.forget()
 

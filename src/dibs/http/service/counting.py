@@ -23,8 +23,12 @@ STALE = 60.0
 class Glance(Generic[T]):
     """Remembers what it saw: not at all where looking is cheap, for some seconds where there are millions of jobs."""
 
-    def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock, *, least: float = 0.0) -> None:
+    def __init__(
+        self, look: Callable[[], Awaitable[T]], clock: Clock, *, least: float = 0.0, share: float = SHARE
+    ) -> None:
+        """``share``: for how many times as long as it took it is good; 0: only those who ask at once share it."""
         self._look = look
+        self._share = share
         self._clock = clock
         self._least = least
         self._seen: tuple[T, datetime] | None = None
@@ -44,6 +48,25 @@ class Glance(Generic[T]):
             return self._seen
         return await asyncio.shield(looking)
 
+    async def within(self, seconds: float) -> tuple[T, datetime] | None:
+        """The same, or None if it takes longer than that: it is then looked at in the background, for the next one.
+
+        Whoever asks while it is being looked at does not wait at all, and there is one look at a time.
+        """
+        age = time.monotonic() - self._at
+        if self._seen is not None and age <= self._good_for:
+            return self._seen
+        old = self._seen if age <= STALE and self._good_for > 1.0 else None
+        if self._looking is not None and not self._looking.done():
+            return old
+        looking = self._refresh()
+        if old is None:
+            await asyncio.wait([looking], timeout=seconds)
+            if looking.done():
+                return looking.result()
+        looking.add_done_callback(_noted)
+        return old
+
     def forget(self) -> None:
         """Something was changed from here: the next one to ask sees it."""
         self._seen = None
@@ -60,7 +83,7 @@ class Glance(Generic[T]):
         seen = (await self._look(), self._clock())
         if self._valid:  # else something was changed since this began
             self._at = time.monotonic()
-            self._good_for = max(self._least, min(LONGEST, (self._at - started) * SHARE))
+            self._good_for = max(self._least, min(LONGEST, (self._at - started) * self._share))
             self._seen = seen
         return seen
 

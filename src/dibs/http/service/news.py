@@ -25,6 +25,8 @@ EVERY = 1.0
 """Seconds between two looks."""
 LISTENERS = 200
 """So many may listen at once."""
+LOOKED_AT = 10_000
+"""How many jobs are looked at to find those that ended, where no index leads to them."""
 ENDED = 50
 """So many jobs that ended are named in one event."""
 MARGIN = timedelta(seconds=2)
@@ -169,7 +171,9 @@ class News:
         if started < self._ended_again:
             return []
         since, self._ended_since = self._ended_since, self._service.clock()
-        page = await (await self._service.store()).find(Filter(finished_since=since - MARGIN), limit=ENDED)
+        page = await (await self._service.store()).find(
+            Filter(finished_since=since - MARGIN), limit=ENDED, most=LOOKED_AT
+        )
         self._ended_again = time.monotonic() + (time.monotonic() - started) * SHARE
         fresh = [job for job in page.jobs if job.id not in self._reported]
         self._reported.extend(job.id for job in fresh)
@@ -184,4 +188,5 @@ def _event(name: Any, id: str, data: Any) -> tuple[Key, Event]:
 
 
 def _queue(one: Any) -> dict[str, Any]:
-    return {"name": one.queue, "paused": one.paused, "states": one.states, "scheduled": one.scheduled}
+    told = {"name": one.queue, "paused": one.paused, "states": one.states, "scheduled": one.scheduled}
+    return {**told, "more": sorted(one.more)}

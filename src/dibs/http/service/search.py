@@ -5,6 +5,7 @@ Done by walking through pages in bounded steps, never to the end at once: whoeve
 
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -22,9 +23,13 @@ from dibs.store import Store
 STEP = 500
 """How many jobs are read at once."""
 LOOKED_AT = 5_000
-"""How many jobs are looked at for one page of a search."""
+"""How many jobs are read for one page of a search in their texts."""
+EXAMINED = 4_000
+"""How many jobs a store looks at in one step, where it has no index of what is asked for."""
+SECONDS = 0.08
+"""No step is begun when a search has taken so long."""
 GROUPED = 5_000
-"""How many failed jobs are looked at to group them, the newest."""
+"""How many failed jobs are looked at to group them, the newest; fewer where that takes long."""
 
 Matches = Callable[[Job], bool]
 
@@ -75,11 +80,11 @@ def _has(job: Job, text: str) -> bool:
 
 
 async def walk(
-    store: Store, which: Filter, after: UUID | None = None
+    store: Store, which: Filter, after: UUID | None = None, most: int | None = None
 ) -> AsyncIterator[tuple[Sequence[Job], UUID | None]]:
-    """Page after page, each with the place behind it."""
+    """Page after page, each with the place behind it; pages that look at so many jobs may be short."""
     while True:
-        page = await store.find(which, after, STEP)
+        page = await store.find(which, after, STEP, most=most)
         yield page.jobs, page.after
         after = page.after
         if after is None:
@@ -89,13 +94,16 @@ async def walk(
 async def find(
     store: Store, which: JobFilter, redaction: Redaction, after: UUID | None, limit: int
 ) -> tuple[list[Job], UUID | None, int]:
-    """The first ``limit`` jobs, where to go on, and how many were looked at. All of them redacted."""
-    matches = matcher(which)
+    """The first ``limit`` jobs, where to go on, and how many were looked at, about. All of them redacted.
+
+    There may be fewer, or none, and still a place to go on: it does not look longer than somebody wants to wait.
+    """
+    matches, chosen = matcher(which), store_filter(which)
     if matches is None:
-        page = await store.find(store_filter(which), after, limit)
-        return [redaction.job(job) for job in page.jobs], page.after, len(page.jobs)
-    found, looked = list[Job](), 0
-    async for jobs, rest in walk(store, store_filter(which), after):
+        jobs, after, looked = await _by_fields(store, chosen, after, limit)
+        return [redaction.job(job) for job in jobs], after, looked
+    found, looked, until = list[Job](), 0, time.monotonic() + SECONDS
+    async for jobs, rest in walk(store, chosen, after, EXAMINED):
         for number, raw in enumerate(jobs, 1):
             job = redaction.job(raw)
             if matches(job):
@@ -103,10 +111,25 @@ async def find(
             if len(found) == limit:
                 at_end = rest is None and number == len(jobs)
                 return found, None if at_end else raw.id, looked + number
-        looked += len(jobs)
-        if looked >= LOOKED_AT:
+        looked += len(jobs) if len(jobs) == STEP or rest is None else EXAMINED
+        if looked >= LOOKED_AT or time.monotonic() > until:
             return found, rest, looked
     return found, None, looked
+
+
+async def _by_fields(
+    store: Store, which: Filter, after: UUID | None, limit: int
+) -> tuple[Sequence[Job], UUID | None, int]:
+    """What stores find by themselves."""
+    found, looked, until = list[Job](), 0, time.monotonic() + SECONDS
+    while True:
+        page = await store.find(which, after, limit - len(found), most=EXAMINED)
+        found += page.jobs
+        after = page.after
+        full = len(found) == limit
+        looked += len(page.jobs) if full or after is None else EXAMINED
+        if full or after is None or time.monotonic() > until:
+            return found, after, looked
 
 
 # --- failures -------------------------------------------------------------------------------------------------
@@ -146,11 +169,12 @@ def _ended(job: Job) -> datetime:
     return job.finished_at or job.created_at
 
 
-async def failures(store: Store, which: JobFilter, redaction: Redaction) -> Failures:
-    """The newest failed jobs, by error."""
+async def failures(store: Store, which: JobFilter, redaction: Redaction, now: datetime) -> Failures:
+    """The newest failed jobs, by error: so many of them as there is time for."""
     chosen = msgspec.structs.replace(store_filter(which), states=(State.FAILED,))
     matches, groups, looked, more = matcher(which), dict[str, _Group](), 0, False
-    async for jobs, rest in walk(store, chosen):
+    until = time.monotonic() + SECONDS
+    async for jobs, rest in walk(store, chosen, most=EXAMINED):
         looked += len(jobs)
         for raw in jobs:
             job = redaction.job(raw)
@@ -158,11 +182,11 @@ async def failures(store: Store, which: JobFilter, redaction: Redaction) -> Fail
                 name, error = group_of(job)
                 groups.setdefault(name, _Group(job, error)).add(job)
         more = rest is not None
-        if looked >= GROUPED:
+        if looked >= GROUPED or time.monotonic() > until:
             break
     made = [_shown(name, group) for name, group in groups.items()]
     made.sort(key=lambda group: (-group.count, group.group))
-    return Failures(groups=tuple(made[:200]), looked_at=looked, complete=not more and len(made) <= 200)
+    return Failures(seen_at=now, groups=tuple(made[:200]), looked_at=looked, complete=not more and len(made) <= 200)
 
 
 def _shown(name: str, group: _Group) -> FailureGroup:

@@ -1,5 +1,6 @@
 """The service: everything that the API and the dashboard show and do."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -30,6 +31,8 @@ from dibs.telemetry.series import Series
 __all__ = ["NotFound", "Service"]
 
 
+PATIENCE = 0.05
+"""Seconds that whoever asks waits for all jobs to be counted."""
 RECENTLY = timedelta(minutes=10)
 """What rates are measured over."""
 
@@ -107,18 +110,22 @@ class Service(Planned):
         """Failed jobs by error; without a filter perhaps as they were seconds ago, where there are many."""
         if which == data.JobFilter():
             return (await self._failures.get())[0]
-        return await search.failures(await self.store(), which, await self.redaction())
+        return await search.failures(await self.store(), which, await self.redaction(), self.clock())
 
     # --- everything at a glance -----------------------------------------------------------------------------
 
     async def counts(self) -> tuple[list[QueueCounts], datetime]:
-        """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago."""
-        return await self._counts.get()
+        """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago.
+
+        Where it takes long, and nobody has counted for a minute, only the first thousands of each state are counted at
+        first, and those states are named in ``more``; all jobs are then counted in the background.
+        """
+        return await self._counts.within(PATIENCE) or await self._some.get()
 
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
         counts, at = await self.counts()
-        workers = await (await self.admin()).workers()
+        workers = (await self._workers.get())[0]
         measured = await self.series(RECENTLY)
         limits, queues = await self._limits().list(), queues_of(counts, workers)
         listed = await self._schedules().list(ticks=1)
@@ -135,7 +142,7 @@ class Service(Planned):
     async def tasks(self) -> list[data.TaskShown]:
         """Every task that has jobs, code here, or a worker."""
         (seen, complete), _ = await self._tasks.get()
-        workers = [worker for worker in await (await self.admin()).workers() if worker.live]
+        workers = [worker for worker in (await self._workers.get())[0] if worker.live]
         measured = await self.series(timedelta(hours=1))
         known = set() if self.app is None else set(self.app.tasks.by_name)
         names = {*known, *seen, *measured.tasks, *(task for worker in workers for task in worker.tasks or ())}
@@ -157,7 +164,7 @@ class Service(Planned):
     async def queues(self) -> list[data.QueueShown]:
         """Every queue that has jobs, settings or a live worker."""
         counts, _ = await self.counts()
-        workers = await (await self.admin()).workers()
+        workers = (await self._workers.get())[0]
         limits, measured = await self.limits(), await self.series(RECENTLY)
         return [queue_shown(one, limits, measured) for one in queues_of(counts, workers)]
 
@@ -168,6 +175,7 @@ class Service(Planned):
                 if one.name == name:
                     return one
             self._counts.forget()  # it may be new since they were counted
+            await self._counts.get()  # or have old jobs alone, and so many others have newer ones
         raise NotFound(f"there is no queue {name}: it has no jobs, no settings and no worker")
 
     async def pause(self, queue: str, actor: str) -> None:
@@ -210,8 +218,8 @@ class Service(Planned):
 
     async def workers(self) -> list[data.WorkerShown]:
         """Every worker, with what it runs."""
-        admin, redaction, now = await self.admin(), await self.redaction(), self.clock()
-        workers = await admin.workers()
+        admin, now = await self.admin(), self.clock()
+        (workers, _), redaction = await asyncio.gather(self._workers.get(), self.redaction())
         held: dict[str, list[Job]] = {}
         if any(worker.running for worker in workers):
             async for job in admin.every(Filter(states=(State.RUNNING,)), LOOKED_AT):

@@ -1,5 +1,6 @@
 """Queues, tasks and the whole, counted and measured. Pure, but for one walk through unfinished jobs."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,14 +24,14 @@ TALLIED = 10_000
 
 
 async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
-    """Unfinished jobs by task and state, and whether these are all."""
-    seen, looked = dict[str, dict[State, int]](), 0
+    """Unfinished jobs by task and state, and whether these are all: as many as there is time for."""
+    seen, looked, until = dict[str, dict[State, int]](), 0, time.monotonic() + search.SECONDS
     async for jobs, rest in search.walk(store, Filter(states=(*sorted(NOT_STARTED), State.RUNNING))):
         looked += len(jobs)
         for job in jobs:
             states = seen.setdefault(job.task, {})
             states[job.state] = states.get(job.state, 0) + 1
-        if looked >= TALLIED:
+        if looked >= TALLIED or time.monotonic() > until:
             return seen, rest is None
     return seen, True
 
@@ -69,6 +70,7 @@ def queue_shown(one: Queue, limits: Iterable[data.LimitShown], series: Series) -
         due=one.due,
         scheduled=one.scheduled,
         oldest_due=one.oldest_due,
+        more=tuple(sorted(one.more)),
         workers=one.workers,
         limits=tuple(limit for limit in limits if limit.queue == one.name),
         throughput=_throughput(figures, series),
@@ -100,6 +102,7 @@ def overview(
         due=sum(queue.due for queue in queues),
         scheduled=sum(queue.scheduled for queue in queues),
         oldest_due=min(oldest, default=None),
+        more=tuple(sorted({state for queue in queues for state in queue.more})),
         queues=tuple(queues),
         workers_live=sum(worker.live for worker in workers),
         workers_lost=sum(not worker.live and worker.running > 0 for worker in workers),

@@ -28,9 +28,12 @@ class Looking:
             record = self._jobs.get(job)
             return None if record is None else record.as_job()
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         rules.chosen(which, change=False)
         rules.limit(limit)
+        rules.most(most)
         with self._lock:
             found = self._matching(which, after, frozenset(State))
             jobs = tuple(record.as_job() for record in found[:limit])
@@ -44,7 +47,8 @@ class Looking:
         )
         return sorted(found, key=lambda record: record.id, reverse=True)
 
-    async def counts(self) -> list[QueueCounts]:
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        rules.most(most)
         with self._lock:
             now = self._clock()
             busy = {record.queue for record in self._jobs.values()}

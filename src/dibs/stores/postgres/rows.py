@@ -65,7 +65,7 @@ def flow(row: Any) -> Flow:
 
 
 def counts(row: Any) -> QueueCounts:
-    """A row of ``dibs.counts()``."""
+    """A row of ``dibs.counts()``, or of ``dibs.counts_up_to()``."""
     return QueueCounts(
         queue=row["queue"],
         paused=row["paused"],
@@ -74,6 +74,7 @@ def counts(row: Any) -> QueueCounts:
         states={state: row[state.value] for state in State},
         scheduled=row["scheduled"],
         oldest_due=row["oldest_due"],
+        more=frozenset(State(state) for state in row.get("more") or ()),
     )
 
 

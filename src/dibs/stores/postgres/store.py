@@ -245,15 +245,23 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         found = await self._fetch("select * from dibs.get($1)", job)
         return rows.job(found[0]) if found else None
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         filter_ = rows.which(rules.chosen(which, change=False))
+        floor: UUID | None = None
+        if rules.most(most) is not None:
+            [[floor]] = await self._fetch("select dibs.floor_of($1, $2, $3)", filter_, after, most)
         # One more than asked for, to know whether there are more.
-        found = await self._fetch("select * from dibs.find($1, $2, $3)", filter_, after, rules.limit(limit) + 1)
+        asked = (filter_, after, rules.limit(limit) + 1, floor)
+        found = await self._fetch("select * from dibs.find($1, $2, $3, $4)", *asked)
         jobs = tuple(rows.job(row) for row in found[:limit])
-        return Page(jobs, jobs[-1].id if len(found) > limit else None)
+        return Page(jobs, jobs[-1].id if len(found) > limit else floor)
 
-    async def counts(self) -> list[QueueCounts]:
-        return [rows.counts(row) for row in await self._fetch("select * from dibs.counts()")]
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        if rules.most(most) is None:
+            return [rows.counts(row) for row in await self._fetch("select * from dibs.counts()")]
+        return [rows.counts(row) for row in await self._fetch("select * from dibs.counts_up_to($1)", most)]
 
     async def workers(self) -> list[WorkerInfo]:
         return [rows.worker(row) for row in await self._fetch("select * from dibs.workers()")]

@@ -31,6 +31,8 @@ from dibs.stores.redis.scripts import Script
 
 _STEP = 500
 """The most jobs that one script hands out or changes."""
+_EXAMINED = 4_000
+"""How many jobs one script looks at, at most; see scan.lua."""
 _COUNTED = tuple(State)
 
 
@@ -40,20 +42,30 @@ class Looking(BulkVerbs):
     _link: Link
     _scripts: dict[str, Script]
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         rules.chosen(which, change=False)
         rules.limit(limit)
+        scripts = None if rules.most(most) is None else -(-(most or 1) // _EXAMINED)
         jobs: list[Job] = []
         # One more than asked for tells whether there is another page.
         walk = _Walk(which, frozenset(State), after)
         while walk.going and len(jobs) <= limit:
+            if scripts == 0:
+                return Page(tuple(jobs), walk.behind)
             step = min(limit + 1 - len(jobs), _STEP)
             answer = await self._link.call(self._scripts["find"], *walk.place(), step)
             walk.go_on(answer[0])
-            jobs += values.to_jobs(answer[1:])
+            found = values.to_jobs(answer[1:])
+            jobs += found
+            if scripts is not None and len(found) < step:  # it ended because it had looked at enough
+                scripts -= 1
         return Page(tuple(jobs[:limit]), jobs[limit - 1].id if len(jobs) > limit else None)
 
     async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+        if after is None and which == Filter(queues=which.queues, states=which.states, everything=which.everything):
+            return await self._count_by_sizes(which, change.states)
         count = 0
         walk = _Walk(which, change.states, after)
         while walk.going:
@@ -61,6 +73,16 @@ class Looking(BulkVerbs):
             walk.go_on(go_on)
             count += more
         return count
+
+    async def _count_by_sizes(self, which: Filter, states: frozenset[State]) -> int:
+        """By queue and state the sizes of sets are known: nothing is walked through."""
+        wanted = states if which.states is None else states.intersection(which.states)
+        return sum(
+            one.states[state]
+            for one in await self.counts()
+            if which.queues is None or one.queue in which.queues
+            for state in wanted
+        )
 
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         verb, value = _verb(change)
@@ -77,7 +99,8 @@ class Looking(BulkVerbs):
             also.update(answer[4:])
         return Changed(count, values.to_id(last) if matched == limit else None)
 
-    async def counts(self) -> list[QueueCounts]:
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        rules.most(most)  # the sizes of sets are known: there is nothing to be saved
         found: list[QueueCounts] = []
         async for row in self._tallies():
             tally = _tally(*row)
@@ -126,6 +149,11 @@ class _Walk:
         """The first two arguments of every script that walks."""
         ids = None if self._ids is None else self._ids[:_STEP]
         return values.filter_of(self._which, self._states, ids), self._after
+
+    @property
+    def behind(self) -> UUID | None:
+        """The last job that was looked at."""
+        return UUID(self._after) if self._after else None
 
     def go_on(self, last: bytes) -> None:
         """Take note of how far the script came; nothing means to the end."""

@@ -1,19 +1,22 @@
 """Reading: each function sees one instant of the file."""
 
 from collections.abc import Collection
-from datetime import timedelta
 from uuid import UUID
 
 import msgspec
 
-from dibs.clock import from_micros
-from dibs.job import Change, Filter, Flow, FlowPage, FlowState, Job, Order, Page, QueueCounts, State, WorkerInfo
+from dibs.clock import from_micros, to_micros
+from dibs.job import FINISHED, Change, Filter, Flow, FlowPage, FlowState, Job, Page, WorkerInfo
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
-from dibs.stores.sqlite.filters import Halves, halves
+from dibs.stores.sqlite.filters import UNSUCCESSFUL, Halves, halves
 from dibs.stores.sqlite.flows import needs_of
-from dibs.stores.sqlite.rows import as_flow, as_job
+from dibs.stores.sqlite.rows import as_flow, as_job, as_uuid
 
+_LAST = b"\xff" * 17
+"""Behind every id."""
+FEW = 5_000
+"""Jobs that are read, and then sorted, rather than looked for in the order of all."""
 _FLOW = 22
 """Where the rows of get.sql and its like have the flow."""
 
@@ -23,10 +26,37 @@ def get(db: Connection, job: UUID) -> Job | None:
     return None if row is None else _as_jobs(db, [row])[0]
 
 
-def find(db: Connection, which: Filter, after: UUID | None, limit: int) -> Page:
-    found = matching(db, halves(which, after), sql.UNFINISHED, sql.FINISHED, limit + 1)
+def find(db: Connection, which: Filter, after: UUID | None, limit: int, most: int | None = None) -> Page:
+    chosen = halves(which, after)
+    if chosen.finished and _few_ended(db, which, chosen):
+        chosen = chosen.by_end()
+    floor = None if most is None or chosen.few else _floor(db, chosen, after, most)
+    found = matching(db, chosen if floor is None else chosen.above(floor), sql.UNFINISHED, sql.FINISHED, limit + 1)
     jobs = tuple(_as_jobs(db, found[:limit]))
-    return Page(jobs, jobs[-1].id if len(found) > limit else None)
+    if len(found) > limit:
+        return Page(jobs, jobs[-1].id)
+    return Page(jobs, None if floor is None else as_uuid(floor))
+
+
+def _few_ended(db: Connection, which: Filter, chosen: Halves) -> bool:
+    """Whether few jobs ended in the time that is asked for: then they are found by that."""
+    if which.finished_since is None:
+        return False
+    params = {"since": to_micros(which.finished_since), "limit": FEW}
+    ended = [db.rows(sql.COUNT_ENDED, {**params, "state": str(state)})[0][0] for state in chosen.states & FINISHED]
+    return bool(sum(ended) < FEW)
+
+
+def _floor(db: Connection, which: Halves, after: UUID | None, most: int) -> bytes | None:
+    """The id of the last job that is looked at; None if all of them are."""
+    behind = {"after": _LAST if after is None else after.bytes, "most": most}
+    ended = which.states & FINISHED
+    asked = [(sql.FLOOR_UNFINISHED, behind)] if which.unfinished else []
+    if ended and ended <= UNSUCCESSFUL:
+        asked += [(sql.FLOOR_ENDED, {**behind, "state": str(state)}) for state in ended]
+    elif which.finished:
+        asked.append((sql.FLOOR_FINISHED, behind))
+    return max((row[0] for statement, params in asked for row in db.rows(statement, params)), default=None)
 
 
 def _as_jobs(db: Connection, rows: list[Row]) -> list[Job]:
@@ -36,11 +66,8 @@ def _as_jobs(db: Connection, rows: list[Row]) -> list[Job]:
 
 def matching(db: Connection, which: Halves, unfinished: str, finished: str, limit: int) -> list[Row]:
     """Rows of both tables, newest id first. The two statements give the same columns, the id first."""
-    parts = []
-    if which.unfinished is not None:
-        parts.append(unfinished.format(where=which.unfinished))
-    if which.finished is not None:
-        parts.append(finished.format(where=which.finished))
+    parts = [unfinished.format(where=where) for where in which.unfinished]
+    parts += [finished.format(where=where) for where in which.finished]
     if not parts:
         return []
     statement = " UNION ALL ".join(parts) + " ORDER BY id DESC LIMIT :limit"
@@ -48,43 +75,10 @@ def matching(db: Connection, which: Halves, unfinished: str, finished: str, limi
 
 
 def count(db: Connection, which: Filter, change: Change, after: UUID | None) -> int:
-    unfinished, finished, params = halves(which, after, change.states)
-    total = 0
-    if unfinished is not None:
-        total += db.rows(f"SELECT count(*) FROM dibs_jobs WHERE {unfinished}", params)[0][0]  # noqa: S608
-    if finished is not None:
-        total += db.rows(f"SELECT count(*) FROM dibs_history WHERE {finished}", params)[0][0]  # noqa: S608
-    return total
-
-
-def counts(db: Connection, now: int) -> list[QueueCounts]:
-    settings = {
-        name: (bool(paused), Order(order), None if ageing is None else timedelta(microseconds=ageing))
-        for name, paused, order, ageing in db.rows(sql.SETTINGS)
-    }
-    states: dict[str, dict[State, int]] = {name: dict.fromkeys(State, 0) for name in settings}
-    line: dict[str, tuple[int, int | None]] = {}
-    count = sql.COUNT_UNFINISHED if db.rows(sql.EXPIRED_IN_LINE) else sql.COUNT_INDEXED
-    for queue, state, number, scheduled, oldest in db.rows(count, (now,)):
-        states.setdefault(queue, dict.fromkeys(State, 0))[State(state)] = number
-        if state == State.QUEUED:
-            line[queue] = (scheduled, oldest)
-    for queue, state, number in db.rows(sql.COUNT_FINISHED):
-        states.setdefault(queue, dict.fromkeys(State, 0))[State(state)] = number
-    return [
-        QueueCounts(
-            queue=name,
-            paused=paused,
-            order=order,
-            ageing=ageing,
-            states=states[name],
-            scheduled=scheduled,
-            oldest_due=None if oldest is None else from_micros(oldest),
-        )
-        for name in sorted(states)
-        for paused, order, ageing in [settings.get(name, (False, Order.FIFO, None))]
-        for scheduled, oldest in [line.get(name, (0, None))]
-    ]
+    chosen = halves(which, after, change.states)
+    statements = [f"SELECT count(*) FROM dibs_jobs WHERE {where}" for where in chosen.unfinished]  # noqa: S608
+    statements += [f"SELECT count(*) FROM dibs_history WHERE {where}" for where in chosen.finished]  # noqa: S608
+    return sum(db.rows(statement, chosen.params)[0][0] for statement in statements)
 
 
 def workers(db: Connection) -> list[WorkerInfo]:

@@ -43,6 +43,7 @@ from dibs.stores.bulk import BulkVerbs
 from dibs.stores.sqlite import (
     changing,
     claiming,
+    counting,
     enqueueing,
     flows,
     forks,
@@ -69,6 +70,7 @@ class _Open(NamedTuple):
 
     writer: Writer
     reader: Reader
+    counter: Reader
     watcher: Watcher
 
 
@@ -134,15 +136,16 @@ class SQLiteStore(BulkVerbs):
                 refuse_strangers(self.path)
                 connections.append(Connection(self._options))
                 schema.ensure(connections[0])
-                connections += [Connection(self._options), Connection(self._options)]
+                connections += [Connection(self._options) for _ in range(3)]
         except BaseException:
             for connection in connections:
                 connection.close()
             raise
-        writing, reading, watching_ = connections
+        writing, reading, counting_, watching_ = connections
         watcher = Watcher(watching_, self._clock, watching_.log)
         reader = Reader("reader", reading, self._clock)
-        return _Open(Writer(writing, self._clock, watcher.ring), reader, watcher)
+        counter = Reader("counter", counting_, self._clock)
+        return _Open(Writer(writing, self._clock, watcher.ring), reader, counter, watcher)
 
     async def close(self) -> None:
         opened, self._open = self._open, None
@@ -173,6 +176,12 @@ class SQLiteStore(BulkVerbs):
         if self._open is None:
             raise StoreUnavailable(self._closed)
         return self._open.reader.ask(verb)
+
+    def _read_long(self, verb: Verb[T]) -> "asyncio.Future[T]":
+        """A read that may take seconds where there are millions of jobs: others do not wait for it."""
+        if self._open is None:
+            raise StoreUnavailable(self._closed)
+        return self._open.counter.ask(verb)
 
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         opened, seconds = self._open, timeout.total_seconds()
@@ -255,13 +264,18 @@ class SQLiteStore(BulkVerbs):
     async def get(self, job: UUID) -> Job | None:
         return await self._read(lambda db, _: looking.get(db, job))
 
-    async def find(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
+    async def find(
+        self, which: Filter, after: UUID | None = None, limit: int = 100, *, most: int | None = None
+    ) -> Page:
         rules.chosen(which, change=False)
         rules.limit(limit)
-        return await self._read(lambda db, _: looking.find(db, which, after, limit))
+        rules.most(most)
+        return await self._read(lambda db, _: looking.find(db, which, after, limit, most))
 
-    async def counts(self) -> list[QueueCounts]:
-        return await self._read(looking.counts)
+    async def counts(self, *, most: int | None = None) -> list[QueueCounts]:
+        if rules.most(most) is None:
+            return await self._read_long(counting.counts)
+        return await self._read(lambda db, now: counting.counts_up_to(db, now, most or 1))
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._read(lambda db, _: looking.workers(db))
@@ -319,4 +333,5 @@ def _close(opened: _Open) -> None:
     """The watcher last: the writer rings its bell."""
     opened.writer.close()
     opened.reader.close()
+    opened.counter.close()
     opened.watcher.close()

@@ -1,8 +1,11 @@
 """Counts: every queue that has jobs or settings, by name, its jobs by state."""
 
+from typing import Any
+
 import pytest
 
-from dibs.job import Order, QueueCounts, State
+from dibs.errors import Refused
+from dibs.job import UNFINISHED, Filter, NewFlow, NewStep, Order, QueueCounts, State
 from dibs.outcome import Cancelled, Failed, Retry, Succeeded
 from dibs.store import Store
 from dibs.testing.contract.helpers import (
@@ -13,6 +16,7 @@ from dibs.testing.contract.helpers import (
     add_one,
     end,
     finish,
+    new,
     only,
     take,
     take_one,
@@ -144,3 +148,53 @@ async def test_counts_follow_every_verb(store: Store, lab: Lab) -> None:
     assert (await one(store)).states == states(queued=3)
     await store.delete(only(jobs[1]))
     assert (await one(store)).states == states(queued=2)
+
+
+# --- not to the end -----------------------------------------------------------------------------------------
+
+
+async def busy_shop(store: Store, lab: Lab) -> None:
+    """Several queues and priorities, and jobs in every state."""
+    for queue, count in (("a", 3), ("b", 9)):
+        for priority in (-1, 0, 7):
+            await add(store, count, queue=queue, priority=priority)
+            await add(store, count, queue=queue, priority=priority, run_at=lab.now + SECOND)
+        claims = await take(store, 3 * count - 2, queue=queue)
+        await end(store, claims[0], Succeeded())
+        await end(store, claims[1], Failed("x"))
+        await end(store, claims[2], Cancelled())
+    await store.pause("b")
+    await store.configure("quiet", order=Order.LIFO)
+    steps = (NewStep(name="one", job=new(queue="a")), NewStep(name="two", job=new(queue="a"), needs=("one",)))
+    await store.start(NewFlow(name="f", steps=steps))
+
+
+async def test_counting_no_more_than_there_are_counts_all(store: Store, lab: Lab) -> None:
+    await busy_shop(store, lab)
+    assert await store.counts(most=1_000) == await store.counts()
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 20])
+async def test_what_is_not_counted_to_the_end_is_named_and_is_no_more_than_there_is(
+    store: Store, lab: Lab, most: int
+) -> None:
+    await busy_shop(store, lab)
+    whole = {counts.queue: counts for counts in await store.counts()}
+    for some in await store.counts(most=most):
+        every = whole.pop(some.queue)
+        assert (some.paused, some.order, some.oldest_due) == (every.paused, every.order, every.oldest_due)
+        for state in State:
+            if state in some.more:
+                assert some.states[state] <= every.states[state]
+            else:
+                assert some.states[state] == every.states[state]
+        assert some.scheduled == every.scheduled if State.QUEUED not in some.more else some.scheduled <= every.scheduled
+    assert not any(counts.states[state] for counts in whole.values() for state in UNFINISHED)
+
+
+@pytest.mark.parametrize("most", [0, -1, 1_000_001, True, 1.5, "all"])
+async def test_how_many_to_count_is_1_to_a_million(store: Store, most: Any) -> None:
+    with pytest.raises(Refused):
+        await store.counts(most=most)
+    with pytest.raises(Refused):
+        await store.find(Filter(), most=most)

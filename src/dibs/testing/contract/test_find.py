@@ -9,7 +9,7 @@ import pytest
 from dibs.errors import Refused
 from dibs.ids import new_id
 from dibs.job import Filter, Page, State
-from dibs.outcome import Cancelled, Failed, Succeeded
+from dibs.outcome import Cancelled, Failed, Outcome, Succeeded
 from dibs.store import Store
 from dibs.testing.contract.helpers import (
     MICROSECOND,
@@ -238,6 +238,41 @@ async def test_pages_stay_stable_while_jobs_come_go_and_change(store: Store) -> 
         page = await store.find(Filter(), after=page.after, limit=3)
         seen += [job.id for job in page.jobs]
     assert seen == [jobs[n] for n in (8, 7, 6, 4, 3, 2, 0)]
+
+
+FEW: list[dict[str, Any]] = [
+    {},
+    {"tasks": ("rare",)},
+    {"queues": ("q2",)},
+    {"states": (State.RUNNING,)},
+    {"states": (State.FAILED,)},
+    {"states": (State.FAILED, State.CANCELLED), "queues": ("q1", "q2")},
+    {"states": (State.SUCCEEDED, State.RUNNING)},
+    {"states": (State.QUEUED,), "tasks": ("rare",)},
+    {"workers": ("ann",)},
+    {"keys": ("nobody",)},
+]
+
+
+@pytest.mark.parametrize("which", FEW, ids=repr)
+@pytest.mark.parametrize("most", [1, 4, 1_000])
+async def test_looking_at_few_jobs_at_a_time_finds_the_same(store: Store, most: int, which: dict[str, Any]) -> None:
+    for n in range(24):
+        await add_one(store, queue=f"q{n % 3}", task="rare" if n % 7 == 0 else "send", max_attempts=1)
+    for queue in ("q0", "q1", "q2"):
+        claims = await take(store, 5, queue=queue)
+        outcomes: list[Outcome] = [Succeeded(), Failed("x"), Cancelled(), Failed("y")]
+        for claim, outcome in zip(claims, outcomes, strict=False):
+            await end(store, claim, outcome)
+    expected, found, after = await ids(store, **which), list[UUID](), None
+    while True:
+        page = await store.find(Filter(**which), after, 3, most=most)
+        assert len(page.jobs) <= 3
+        found += [job.id for job in page.jobs]
+        assert after is None or page.after is None or page.after < after, "it goes on"
+        if (after := page.after) is None:
+            break
+    assert found == expected
 
 
 async def test_a_cursor_need_not_be_a_job(store: Store) -> None:

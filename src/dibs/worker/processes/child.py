@@ -165,6 +165,10 @@ class Child:
 
     def _run(self, call: Call, attempts: tuple[RemoteAttempt, ...]) -> FromChild:
         running.set(attempts[0])
+        if call.carried:
+            from dibs.telemetry.traces import resume  # for those who trace
+
+            resume(call.carried)
         function, signature = find(call.reference, call.task, call.batch)
         if not call.batch:
             args, kwargs = _arguments(signature, attempts[0].args)

@@ -24,6 +24,8 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     task: str
     batch: bool
     claims: list[Claim]
+    carried: dict[str, str] = {}
+    """The context of the attempt, for the spans that the handler makes; see ``dibs.attempt.carry``."""
 
 
 class Lease(msgspec.Struct, frozen=True, tag="lease"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dibs.attempt import Attempt
+from dibs.attempt import Attempt, carry
 from dibs.errors import ConfigurationError
 from dibs.task import Task
 from dibs.worker.processes import raised
@@ -63,7 +63,7 @@ class ProcessPool:
         reference = refer(task.function, task.name)
         check(reference, task.function, task.name)
         batch = task.defaults.batch is not None
-        call = Call(reference, task.name, batch, [each.claim for each in attempt.batch])
+        call = Call(reference, task.name, batch, [each.claim for each in attempt.batch], carry.get()())
         async with self._slots:
             try:
                 async with asyncio.timeout(timeout):

@@ -126,6 +126,8 @@ class FailureGroup(Value, frozen=True, kw_only=True):
 class Failures(Value, frozen=True, kw_only=True):
     """Failed jobs by error, the most frequent first."""
 
+    seen_at: datetime
+    """Where there are many this may be some seconds ago."""
     groups: tuple[FailureGroup, ...]
     looked_at: int
     complete: bool

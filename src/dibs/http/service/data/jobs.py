@@ -64,8 +64,8 @@ class JobPage(Value, frozen=True, kw_only=True):
 
     jobs: tuple[JobRow, ...]
     after: UUID | None
-    """Give it back for those behind them; null: there are no more. A search for text may bring a page with few jobs or
-    none and still not be at its end."""
+    """Give it back for those behind them; null: there are no more. A page may have few jobs or none and still
+    not be the last: no more were found among as many jobs as there was time to look at."""
     looked_at: int
     """How many jobs were looked at for this page."""
 

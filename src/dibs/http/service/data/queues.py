@@ -68,6 +68,8 @@ class QueueShown(Value, frozen=True, kw_only=True):
     due: int
     scheduled: int
     oldest_due: datetime | None
+    more: tuple[State, ...]
+    """States of which there are at least so many: they are being counted."""
     workers: tuple[str, ...]
     """The live workers that serve it."""
     limits: tuple[LimitShown, ...]
@@ -155,6 +157,8 @@ class Overview(Value, frozen=True, kw_only=True):
     due: int
     scheduled: int
     oldest_due: datetime | None
+    more: tuple[State, ...]
+    """States of which there are at least so many: they are being counted."""
     queues: tuple[QueueShown, ...]
     workers_live: int
     workers_lost: int

@@ -40,6 +40,7 @@ local function make_bring()
     else
       r[CANCEL], r[FINISHED] = 1, now
       add(index_key('f:c', queue), now, id)
+      add(base .. 'z:c', 0, id)
     end
     save(id)
   end

@@ -27,6 +27,9 @@ local function leave(r, id)
     drop(index_key('w', queue), id)
   else
     drop(index_key('f:' .. state, queue), id)
+    if state ~= 's' then
+      drop(base .. 'z:' .. state, id)
+    end
   end
 end
 
@@ -41,6 +44,9 @@ end
 local function finish(r, id, state, alone)
   r[STATE], r[FINISHED], r[LOCKED] = state, now, 0
   add(index_key('f:' .. state, r[QUEUE]), now, id)
+  if state ~= 's' then
+    add(base .. 'z:' .. state, 0, id)
+  end
   free_key(r, id)
   if r[UNIQUE] and r[UNIQUE] ~= '' and r[UNIQUE] > now_text then
     more().open_window(r, id)

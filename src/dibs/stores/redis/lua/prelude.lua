@@ -23,6 +23,7 @@
 --   x:<queue>            zset    the same, once a claim has noticed that the lease expired
 --   late:<queue>         zset    where those stand in the order: place, task. Only hints: checked when met
 --   f:<state>:<queue>    zset    finished jobs by finished_at
+--   z:f, z:c             zset    failed and cancelled jobs of all queues: id by itself
 --   k:<queue>            hash    keys of unfinished jobs: key to id
 --   u:<queue>            hash    keys of finished jobs that are to be unique for longer: key to id (32) and until when
 --                                (18) of each. An entry lives no longer than its job

@@ -7,10 +7,11 @@
 
 local kept = unpack_record(ARGV[3])
 local queues = call('SMEMBERS', base .. 'queues')
-local sources = {}
+local sources, states = {}, {}
 for _, queue in ipairs(queues) do
   for i = 1, #kept, 2 do
     local key = base .. 'f:' .. kept[i] .. ':' .. queue
+    states[key] = kept[i]
     sources[#sources + 1] = { key, string.format('%.0f', now - kept[i + 1]) }
   end
 end
@@ -40,6 +41,9 @@ for _, entry in ipairs(found) do
     more().close_window(r, id)
   end
   drop(entry[1], id)
+  if states[entry[1]] ~= 's' then
+    drop(base .. 'z:' .. states[entry[1]], id)
+  end
   remove(r, id)
 end
 unlink()

@@ -155,6 +155,29 @@ local function candidates()
   return found and members(found)
 end
 
+-- The next failed and cancelled jobs, if only such are asked for; and whether there are more.
+local function unsuccessful(from)
+  if not states or states.w or states.q or states.r or states.s then
+    return nil
+  end
+  local found, more = {}, false
+  for state in pairs(states) do
+    local ids = call('ZREVRANGEBYLEX', base .. 'z:' .. state, from, '-', 'LIMIT', 0, examined)
+    more = more or #ids == examined
+    for _, id in ipairs(ids) do
+      found[#found + 1] = id
+    end
+  end
+  table.sort(found, function(a, b)
+    return a > b
+  end)
+  more = more or #found > examined
+  for i = #found, examined + 1, -1 do
+    found[i] = nil
+  end
+  return found, more
+end
+
 -- Hand the ids of matching jobs to visit, until it answers false. Answers the last id looked at, or '' if
 -- there are no more jobs behind it.
 local function scan(visit)
@@ -166,8 +189,11 @@ local function scan(visit)
     ids, more = gather(few)
   else
     local from = after == '' and '+' or '(' .. after
-    ids = call('ZREVRANGEBYLEX', base .. 'ids', from, '-', 'LIMIT', 0, examined)
-    more = #ids == examined
+    ids, more = unsuccessful(from)
+    if not ids then
+      ids = call('ZREVRANGEBYLEX', base .. 'ids', from, '-', 'LIMIT', 0, examined)
+      more = #ids == examined
+    end
   end
   local step = 500
   for from = 1, #ids, step do

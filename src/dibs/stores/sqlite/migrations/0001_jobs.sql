@@ -94,6 +94,9 @@ CREATE TABLE dibs_history (
 -- Pruning takes the oldest of each state; counting reads this index alone.
 CREATE INDEX dibs_finished ON dibs_history (state, finished_at, id, queue);
 
+-- Lists of what went wrong, newest id first; what succeeded costs nothing here.
+CREATE INDEX dibs_unsuccessful ON dibs_history (state, id) WHERE state <> 'succeeded';
+
 -- Finished jobs whose keys are busy for some time still, or were.
 CREATE INDEX dibs_windows ON dibs_history (queue, key, unique_until) WHERE unique_until IS NOT NULL;
 

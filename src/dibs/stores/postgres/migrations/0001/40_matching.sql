@@ -2,7 +2,9 @@
 -- `which` is a JSON object with any of: ids, queues, tasks, states, workers, keys, flows (arrays), created_since,
 -- created_before, finished_since, finished_before (times), everything (true). Every one that is given must hold; a name that is none of
 -- these is refused, because a filter with a typing error would match too much.
-create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer) returns setof uuid
+-- With `floor`, no older ones than that.
+create function dibs.matching(which jsonb, states text[], after uuid, max_jobs integer, floor uuid default null)
+returns setof uuid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -33,22 +35,33 @@ begin
     return query
     select found.id
     from (
-        select job.id
+        -- Each half by itself, so that it is read by its own index, and no further than it has to be.
+        (select job.id
         from dibs.job
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
-            and case when job.unmet > 0 then 'waiting' when job.locked_until is not null then 'running' else 'queued' end
-                = any (wanted)
-            and (after is null or job.id < after) and (ids is null or job.id = any (ids))
+            -- Said so that the planner sees what is left of it: of running jobs, that few have a locked_until.
+            and (
+                ('waiting' = any (wanted) and job.unmet > 0 and job.flow is not null)
+                or ('queued' = any (wanted) and job.unmet = 0 and job.locked_until is null)
+                or ('running' = any (wanted) and job.unmet = 0 and job.locked_until is not null)
+            )
+            and (after is null or job.id < after) and (floor is null or job.id >= floor)
+            and (ids is null or job.id = any (ids))
             and (queues is null or job.queue = any (queues)) and (tasks is null or job.task = any (tasks))
             and (workers is null or job.worker = any (workers)) and (keys is null or job.key = any (keys))
             and (flows is null or job.flow = any (flows))
             and (created_since is null or job.created_at >= created_since)
             and (created_before is null or job.created_at < created_before)
+        order by job.id desc limit max_jobs)
         union all
-        select finished.id
+        (select finished.id
         from dibs.finished
         where wanted && array['succeeded', 'failed', 'cancelled'] and finished.state = any (wanted)
-            and (after is null or finished.id < after) and (ids is null or finished.id = any (ids))
+            -- So that it sees the index of what did not succeed, and its order.
+            and ('succeeded' = any (wanted) or finished.state <> 'succeeded')
+            and (cardinality(wanted) > 1 or finished.state = wanted[1])
+            and (after is null or finished.id < after) and (floor is null or finished.id >= floor)
+            and (ids is null or finished.id = any (ids))
             and (queues is null or finished.queue = any (queues)) and (tasks is null or finished.task = any (tasks))
             and (workers is null or finished.worker = any (workers)) and (keys is null or finished.key = any (keys))
             and (flows is null or finished.flow = any (flows))
@@ -56,6 +69,7 @@ begin
             and (created_before is null or finished.created_at < created_before)
             and (finished_since is null or finished.finished_at >= finished_since)
             and (finished_before is null or finished.finished_at < finished_before)
+        order by finished.id desc limit max_jobs)
     ) as found
     order by found.id desc
     limit max_jobs;

@@ -12,16 +12,20 @@ declare
     moment constant timestamptz := dibs.clock();
 begin
     return query
+    with held as materialized (
+        -- No index leads to what runs: it is looked for once for all limits.
+        select other.queue, other.task, other.limit_key from dibs.job as other where other.locked_until > moment
+    )
     select
         case when scope.kind <> 'task' then scope.name end, case when scope.kind = 'task' then scope.name end,
         scope.kind = 'key', scope.concurrency, scope.starts, scope.per, scope.rank,
         case when scope.kind = 'key' then own.limit_key end,
         case when scope.kind <> 'key' or own.id is not null then (
-            select count(*) from dibs.job as other
-            where other.locked_until > moment and case scope.kind
-                when 'task' then other.task = scope.name
-                when 'queue' then other.queue = scope.name
-                else other.queue = scope.name and other.limit_key = own.limit_key
+            select count(*) from held
+            where case scope.kind
+                when 'task' then held.task = scope.name
+                when 'queue' then held.queue = scope.name
+                else held.queue = scope.name and held.limit_key = own.limit_key
             end
         ) end,
         case when bucket.full_at - scope.apart * (scope.starts - 1) > moment

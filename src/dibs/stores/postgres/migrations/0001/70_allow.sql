@@ -14,8 +14,8 @@ declare
         'keep', 'kept'
     ];
     operating constant text[] := array[
-        'find', 'find_flows', 'counts', 'workers', 'count_matching', 'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete',
-        'pause', 'resume', 'configure', 'limit', 'limits'
+        'find', 'find_flows', 'floor_of', 'counts', 'counts_up_to', 'workers', 'count_matching',
+        'cancel', 'requeue', 'reschedule', 'reprioritise', 'delete', 'pause', 'resume', 'configure', 'limit', 'limits'
     ];
     granted constant text[] := case purpose
         when 'producer' then producing

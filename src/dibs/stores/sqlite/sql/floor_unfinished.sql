@@ -1,0 +1,3 @@
+-- The id of the last of so many unfinished jobs, newest first; nothing if there are fewer.
+-- :after the id that they are behind, :most how many
+SELECT id FROM dibs_jobs WHERE id < :after ORDER BY id DESC LIMIT 1 OFFSET :most - 1
