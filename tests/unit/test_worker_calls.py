@@ -38,7 +38,9 @@ async def test_a_batch_task_gets_what_is_at_hand_in_one_call(shop: Shop) -> None
     @shop.task(batch=10)
     async def store(items: list[int]) -> None:
         calls.append(items)
-        seen.append(len(current().batch))
+        together = current().batch
+        assert all(each.batch is together for each in together), "a list for each would be n² of them"
+        seen.append(len(together))
 
     ids = [await shop.enqueue(store, number) for number in range(25)]
     stats = await shop.drain()

@@ -23,7 +23,18 @@ class Unfit(Exception):
 class Plan:
     """One task in this worker."""
 
-    __slots__ = ("alone", "batch", "call", "in_process", "interruptible", "lease", "pack_result", "task", "timeout")
+    __slots__ = (
+        "alone",
+        "batch",
+        "call",
+        "in_process",
+        "interruptible",
+        "item_of",
+        "lease",
+        "pack_result",
+        "task",
+        "timeout",
+    )
 
     def __init__(self, task: Task[..., Any], lease: timedelta) -> None:
         options = task.defaults
@@ -40,6 +51,8 @@ class Plan:
         # What comes from another process is packed there.
         self.pack_result: Callable[[Any], Any] | None = None if self.in_process else task.signature.pack_result
         self.call: Call = _not_ready
+        self.item_of = _item(task)
+        """The argument of one job of a batch task."""
 
 
 def _not_ready(run: Run) -> Awaitable[Any]:
@@ -106,10 +119,14 @@ def _arguments(task: Task[..., Any]) -> Prepare:
     return prepare
 
 
-def item_of(run: Run) -> Any:
-    """The argument of one job of a batch task."""
-    (item,), _ = _arguments(run.plan.task)(run)
-    return item
+def _item(task: Task[..., Any]) -> Callable[[Run], Any]:
+    prepare = _arguments(task)
+
+    def item_of(run: Run) -> Any:
+        (item,), _ = prepare(run)
+        return item
+
+    return item_of
 
 
 def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:

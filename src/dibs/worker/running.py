@@ -13,7 +13,7 @@ from dibs.telemetry.tally import Tally
 from dibs.worker.hooks import Hooks
 from dibs.worker.judging import judge_batch, judge_error, judge_result
 from dibs.worker.log import about, log
-from dibs.worker.plan import Plan, Unfit, item_of
+from dibs.worker.plan import Plan, Unfit
 from dibs.worker.run import Run, Why
 from dibs.worker.settling import Settler
 from dibs.worker.stats import Stats
@@ -191,7 +191,8 @@ class Runner:
             run.began_at = now
             self._begun(run)
             run.handle = first.handle
-            self._hooks.fire("started", run, None)
+            if self._tells_starts:
+                self._hooks.fire("started", run, None)
 
     def _as_batch(self, runs: list[Run], now: float) -> list[Run]:
         """Those that can start and whose arguments fit, tied together; the others end by themselves."""
@@ -201,14 +202,15 @@ class Runner:
                 self._end_unstarted(run)
                 continue
             try:
-                items.append(item_of(run))
+                items.append(run.plan.item_of(run))
                 fitting.append(run)
             except Unfit as problem:
                 self._settle(run, judge_error(run, problem))
         if fitting:
             fitting[0].items = items
+            together = tuple(fitting)
             for run in fitting:
-                run.batch = tuple(fitting)
+                run.batch = together
         return fitting
 
     # --- one attempt ----------------------------------------------------------------------------------------
