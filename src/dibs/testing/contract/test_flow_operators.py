@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from dibs.job import FlowState, OnFailure, Retention, State
+from dibs.job import Changed, FlowState, OnFailure, Retention, State
 from dibs.outcome import Failed, Pulse, Succeeded, Verdict
 from dibs.store import Store
 from dibs.testing.contract.flow_helpers import (
@@ -27,7 +27,7 @@ from dibs.testing.contract.flow_helpers import (
     take_steps,
     whole,
 )
-from dibs.testing.contract.helpers import ALL, add_one, beat, changed, end, every_job, look, take, take_one
+from dibs.testing.contract.helpers import ALL, add, add_one, beat, changed, end, every_job, look, take, take_one
 from dibs.testing.labs.base import Lab
 
 pytestmark = pytest.mark.asyncio
@@ -229,6 +229,17 @@ async def test_a_plain_job_is_deleted_beside_a_flow(store: Store) -> None:
     await add_one(store)
     assert await store.delete(ALL, force=True) == changed(5)
     assert (await every_job(store), (await store.flows()).flows) == ([], ())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
+async def test_a_chunk_of_plain_jobs_and_steps_ends_where_the_oldest_of_it_stood(store: Store, limit: int) -> None:
+    older = await add(store, 2)
+    flow = await begin(store, step("a"), step("b"))
+    newer = await add(store, 2)
+    steps = [job.id for job in (await steps_of(store, flow)).values()]
+    newest_first = sorted([*older, *steps, *newer], reverse=True)
+    answer = await store.delete(ALL, limit=limit)
+    assert answer == Changed(min(limit, 6), newest_first[limit - 1] if limit <= 6 else None)
 
 
 # --- prune ------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ as $$
 declare
     states constant text[] := array['waiting', 'queued', 'succeeded', 'failed', 'cancelled']
         || case when force then array['running'] else '{}' end;
-    chunk uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
-    last uuid := dibs.last_of(chunk, max_jobs);
+    found constant uuid[] := array(select dibs.matching(dibs.chosen(which), states, after, max_jobs));
+    chunk uuid[] := found;
+    last uuid := dibs.last_of(found, max_jobs);
+    behind uuid;
     flows uuid[];
     touched integer := 0;
     gone integer;
@@ -37,8 +39,14 @@ begin
         flows := dibs.lock_flows(chunk);
     end if;
     if flows is not null then
-        select again.chunk, again.next_after into chunk, last
+        select again.chunk, again.next_after into chunk, behind
         from dibs.match_again(which, states, after, max_jobs - touched, flows, chunk) as again;
+        -- What is gone by now may have stood behind the steps, so where the first look ended counts, as long as it was right.
+        if cardinality(chunk) <> cardinality(found) - touched
+            or exists (select unnest(chunk) except select unnest(found))
+        then
+            last := behind;
+        end if;
         touched := touched + dibs.delete_steps(chunk, flows, force, dibs.clock());
     end if;
     return query select touched, last;
