@@ -48,24 +48,32 @@ class Glance(Generic[T]):
             return self._seen
         return await asyncio.shield(looking)
 
+    def known(self) -> tuple[T, datetime] | None:
+        """What is still good, or not too old to be given while it is looked at again; None if there is nothing such."""
+        age = time.monotonic() - self._at
+        if self._seen is None or age <= self._good_for:
+            return self._seen
+        if age > STALE or self._good_for <= 1.0:
+            return None
+        if self._looking is None or self._looking.done():
+            self._refresh().add_done_callback(_noted)
+        return self._seen
+
     async def within(self, seconds: float) -> tuple[T, datetime] | None:
         """The same, or None if it takes longer than that: it is then looked at in the background, for the next one.
 
         Whoever asks while it is being looked at does not wait at all, and there is one look at a time.
         """
-        age = time.monotonic() - self._at
-        if self._seen is not None and age <= self._good_for:
-            return self._seen
-        old = self._seen if age <= STALE and self._good_for > 1.0 else None
+        if (known := self.known()) is not None:
+            return known
         if self._looking is not None and not self._looking.done():
-            return old
+            return None
         looking = self._refresh()
-        if old is None:
-            await asyncio.wait([looking], timeout=seconds)
-            if looking.done():
-                return looking.result()
+        await asyncio.wait([looking], timeout=seconds)
+        if looking.done():
+            return looking.result()
         looking.add_done_callback(_noted)
-        return old
+        return None
 
     def forget(self) -> None:
         """Something was changed from here: the next one to ask sees it."""

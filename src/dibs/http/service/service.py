@@ -117,10 +117,15 @@ class Service(Planned):
     async def counts(self) -> tuple[list[QueueCounts], datetime]:
         """Every queue, counted, and when that was: right after a change from here, else perhaps seconds ago.
 
-        Where it takes long, and nobody has counted for a minute, only the first thousands of each state are counted at
+        Where there are many, and nobody has counted for a minute, only the first thousands of each state are counted at
         first, and those states are named in ``more``; all jobs are then counted in the background.
         """
-        return await self._counts.within(PATIENCE) or await self._some.get()
+        if (known := self._counts.known()) is not None:
+            return known
+        some = await self._some.get()
+        if not any(one.more for one in some[0]):
+            return some  # that are all
+        return await self._counts.within(PATIENCE) or some
 
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
