@@ -59,6 +59,9 @@ def among(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str
 @click.option("--quick", is_flag=True, help="Small numbers, one setting of each, under five minutes.")
 @click.option("--rounds", type=click.IntRange(min=1), help="How often each is measured; 3, or 1 with --quick.")
 @click.option("--jobs", type=click.IntRange(min=1), help="The most jobs that a run may have.")
+@click.option(
+    "--again", type=click.IntRange(min=0), default=2, show_default=True, help="Repeat what others disturbed, so often."
+)
 @click.option("--json", "path", type=click.Path(path_type=Path), default=LATEST, help="Where the results are kept.")
 @click.option("--fresh", is_flag=True, help="Forget what earlier runs have found.")
 @click.option("--docs", is_flag=True, help="Measure nothing: put the results into docs/benchmarks.md.")
@@ -70,6 +73,7 @@ def main(
     quick: bool,
     rounds: int | None,
     jobs: int | None,
+    again: int,
     path: Path,
     fresh: bool,
     docs: bool,
@@ -86,6 +90,7 @@ def main(
         rounds=rounds or (1 if quick else 3),
         quick=quick,
         most=jobs,
+        again=again,
     )
     if fresh:
         path.unlink(missing_ok=True)

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from bench.peers.results import Cell, Results, cells
+from bench.peers.results import BUSY, Cell, Results, cells
 from bench.peers.table import BATCH, EVERY, STORES
 from bench.peers.workloads import WORKLOADS, Figure, Workload
 
 NONE = "–"
 TITLES = {"postgres": "PostgreSQL", "redis": "Redis", "sqlite": "SQLite"}
-BUSY = 0.25
-"""Cores used by others from which on a line is marked."""
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 OVERVIEW: dict[str, tuple[str, str, str]] = {

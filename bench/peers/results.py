@@ -11,6 +11,9 @@ import msgspec
 from bench.lib.environment import Environment, content
 from bench.peers.table import BATCH
 
+BUSY = 0.25
+"""Cores used by others from which on a bout counts as disturbed."""
+
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One bout of one system. Figures by name; none if there was a problem."""

@@ -13,7 +13,7 @@ from bench.peers import processes
 from bench.peers.bouts import Bout, FailedError
 from bench.peers.grounds import GROUNDS, Ground
 from bench.peers.provision import Home, MissingError, provision
-from bench.peers.results import Measured, Results
+from bench.peers.results import BUSY, Measured, Results
 from bench.peers.table import EVERY, LIMITS, STORES, Peer
 from bench.peers.workloads import Entry, Stage, Workload
 
@@ -29,6 +29,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 3
     quick: bool = False
     most: int | None = None
+    again: int = 0
+    """How often a bout is repeated that others disturbed."""
 
     def entries(self, workload: Workload, store: str) -> list[Entry]:
         """Everybody on one store; the limit comes along as the yardstick."""
@@ -114,12 +116,21 @@ class Tournament:
                 continue
             expected = self.expected(workload, entry)
             self._tell(Told(f"{workload.name}: {entry.peer.name} ({entry.setting.name}), {entry.variant}", expected))
-            measured = self._measure(workload, store, turn, entry)
+            measured = self._quietest(workload, store, turn, entry)
             if measured.problem:
                 broken.add((workload.name, entry))
                 self._tell(f"{entry.peer.name} ({entry.setting.name}), {entry.variant}: {measured.problem}")
             self.results.add(measured)
         return len(broken)
+
+    def _quietest(self, workload: Workload, store: str, turn: int, entry: Entry) -> Measured:
+        """Again, if others used the machine meanwhile; of all tries the one in which they did least."""
+        tries = []
+        for _ in range(1 + self.plan.again):
+            tries.append(self._measure(workload, store, turn, entry))
+            if tries[-1].problem or tries[-1].others <= BUSY:
+                return tries[-1]
+        return min(tries, key=lambda each: each.others)
 
     def _measure(self, workload: Workload, store: str, turn: int, entry: Entry) -> Measured:
         stage = Stage(

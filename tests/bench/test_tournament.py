@@ -11,10 +11,10 @@ from bench.lib.environment import environment
 from bench.lib.race import DiscrepancyError
 from bench.peers.grounds import Ground, SQLiteGround
 from bench.peers.provision import own_home
-from bench.peers.results import Results, cells, machine
+from bench.peers.results import Measured, Results, cells, machine
 from bench.peers.table import EVERY, Peer, Setting
 from bench.peers.tournament import Plan, Tournament
-from bench.peers.workloads import WORKLOADS, Entry, Stage
+from bench.peers.workloads import WORKLOADS, Entry, Stage, Workload
 
 HONEST = Peer(name="careless", store="sqlite", script="tests.bench.careless", default=Setting("honest"))
 
@@ -84,3 +84,25 @@ def test_a_system_that_cannot_be_installed_is_named_with_the_reason(
     with tournament.ready():
         assert {entry.peer.name for _, _, _, entry in tournament.bouts()} == {"limit-sqlite"}
     assert results.missing == {"pg-boss": "node and npm are not installed here"}
+
+
+class Disturbed(Tournament):
+    """Others are busy for as many bouts as it is told."""
+
+    def __init__(self, others: list[float]) -> None:
+        plan = Plan(peers=(EVERY["dibs-sqlite"],), workloads=(WORKLOADS["throughput"],), again=2)
+        super().__init__(plan, Results(environment=environment({}), code="", machine=machine()), lambda told: None)
+        self._others = iter(others)
+
+    def _measure(self, workload: Workload, store: str, turn: int, entry: Entry) -> Measured:
+        others = next(self._others)
+        return Measured(
+            workload="throughput", variant="", store=store, peer="", setting="", round=0, jobs=1, others=others
+        )
+
+
+@pytest.mark.parametrize(("others", "kept"), [([0.0], 0.0), ([0.9, 0.1], 0.1), ([0.9, 0.4, 0.6], 0.4)])
+def test_a_bout_that_others_disturbed_is_repeated_and_the_quietest_counts(others: list[float], kept: float) -> None:
+    peer = EVERY["dibs-sqlite"]
+    entry = Entry(peer, peer.default, "async, 1 process")
+    assert Disturbed(others)._quietest(WORKLOADS["throughput"], "sqlite", 0, entry).others == kept

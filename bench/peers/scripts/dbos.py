@@ -30,7 +30,8 @@ DBOS.workflow(name="noop")(plain_noop if PLAIN else noop)
 def setup() -> None:
     DBOS(config=CONFIG)
     DBOS.launch()
-    DBOS.register_queue("q")
+    # Now, too: a worker comes down to a shorter interval only step by step.
+    DBOS.register_queue("q", polling_interval_sec=setting("poll", 1.0))
     DBOS.destroy()
 
 
