@@ -18,6 +18,7 @@ from tests.servers import (
     FleetService,
     PostgresAddress,
     RedisAddress,
+    RedisServer,
     choose,
     find_postgres,
     find_redis,
@@ -90,6 +91,14 @@ class Running(Mapping[str, A]):
 
     def __len__(self) -> int:
         return len(self._labels)
+
+
+@pytest.fixture(params=REDIS_LABELS)
+def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A server of the test's own, of each kind: what it counts and how much memory it has are the test's."""
+    [found] = [one for one in find_redis() if one.label == request.param]
+    with RedisServer(found) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

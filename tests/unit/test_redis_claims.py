@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from dibs.stores.redis import RedisStore
 from dibs.stores.redis.scripts import Script
 from dibs.testing.labs.redis import RedisLab
 from tests.conftest import REDIS_LABELS, DatabaseFactory
-from tests.servers import RedisServer, find_redis
+from tests.servers import RedisServer
 
 LEASE = timedelta(seconds=60)
 LONGEST_SCRIPT = 0.050
@@ -131,14 +131,6 @@ async def test_a_watching_claim_gives_nothing_of_a_queue_paused_meanwhile(
 # --- large queues -------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=REDIS_LABELS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """A server of the test's own: its statistics are the test's."""
-    [found] = [one for one in find_redis() if one.label == request.param]
-    with RedisServer(found) as running:
-        yield running
-
-
 async def _all_verbs(store: RedisStore) -> None:
     later = datetime.now(UTC) + timedelta(days=1)
     for _ in range(20):
@@ -163,9 +155,9 @@ async def _cpu(store: RedisStore) -> float:
 
 
 async def test_no_script_is_long_however_many_jobs_there_are(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = RedisStore(server.url())
+    store = RedisStore(redis_server.url())
     call = store._link.call
     took: dict[str, float] = {}
 
@@ -185,9 +177,9 @@ async def test_no_script_is_long_however_many_jobs_there_are(
 
 
 async def test_a_claim_does_not_read_through_future_jobs_nor_those_of_other_tasks(
-    server: RedisServer,
+    redis_server: RedisServer,
 ) -> None:
-    store = RedisStore(server.url())
+    store = RedisStore(redis_server.url())
     later = datetime.now(UTC) + timedelta(days=1)
     for _ in range(5):
         await store.enqueue(jobs(2_000, priority=-1, run_at=later))

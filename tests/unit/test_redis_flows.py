@@ -1,7 +1,7 @@
 """What is special about flows in Redis. What they share with those of other stores is in the contract suite."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from dibs.outcome import Failed, Retry, Succeeded, Verdict
 from dibs.stores.redis import RedisStore
 from dibs.testing.labs.redis import RedisLab
 from tests.conftest import REDIS_LABELS, DatabaseFactory
-from tests.servers import RedisServer, find_redis
+from tests.servers import RedisServer
 
 LEASE = timedelta(seconds=60)
 LARGEST = 10_000
@@ -29,14 +29,6 @@ async def store(request: pytest.FixtureRequest, redis_database: DatabaseFactory)
     await made.setup()
     yield made
     await made.close()
-
-
-@pytest.fixture(params=REDIS_LABELS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """A server of the test's own: what it counts and how much memory it has are the test's."""
-    [found] = [one for one in find_redis() if one.label == request.param]
-    with RedisServer(found) as running:
-        yield running
 
 
 @pytest.fixture(params=["script", "watch"])
@@ -226,8 +218,8 @@ async def test_a_released_step_wakes_who_waits_for_its_queue(store: RedisStore) 
 # --- memory -------------------------------------------------------------------------------------
 
 
-async def test_with_memory_full_no_flow_starts_and_those_that_run_go_on(server: RedisServer) -> None:
-    store = RedisStore(server.url())
+async def test_with_memory_full_no_flow_starts_and_those_that_run_go_on(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url())
     flow = diamond()
     await store.start(flow)
     [top] = await take(store)
@@ -248,8 +240,8 @@ async def test_with_memory_full_no_flow_starts_and_those_that_run_go_on(server: 
 # --- size ---------------------------------------------------------------------------------------
 
 
-async def test_a_settle_in_a_large_flow_costs_as_much_as_in_a_small_one(server: RedisServer) -> None:
-    store = RedisStore(server.url())
+async def test_a_settle_in_a_large_flow_costs_as_much_as_in_a_small_one(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url())
     costs = []
     for width in (10, LARGEST - 1):
         await store.start(fan_out(width))

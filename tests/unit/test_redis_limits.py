@@ -16,6 +16,7 @@ from dibs.stores.redis import RedisStore
 from dibs.stores.redis.scripts import Script
 from dibs.testing.labs.redis import RedisLab
 from tests.conftest import REDIS_LABELS, DatabaseFactory
+from tests.servers import RedisServer
 
 LEASE = timedelta(seconds=60)
 SECOND = timedelta(seconds=1)
@@ -75,8 +76,8 @@ async def test_the_record_of_a_plain_job_is_never_longer(lab: RedisLab) -> None:
     assert [await width(plain), await width(other)] == [19, 23]
 
 
-async def test_a_queue_without_limits_is_not_asked_for_any(url: str) -> None:
-    store = RedisStore(url)
+async def test_a_queue_without_limits_is_not_asked_for_any(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url())
     await store.enqueue([NewJob(task="t")])
     await store.limit(Scope(task="other"), Limit(concurrency=1))
     await store.limit(Scope(task="other"), None)
@@ -133,8 +134,8 @@ async def test_a_job_that_was_set_aside_leaves_nothing_there_when_it_moves(lab: 
     assert [claim.task for claim in await store.claim("default", "w", 2, LEASE)] == ["u"]
 
 
-async def test_a_claim_does_not_read_through_the_jobs_of_a_full_task(url: str) -> None:
-    store = RedisStore(url)
+async def test_a_claim_does_not_read_through_the_jobs_of_a_full_task(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url())
     await store.limit(Scope(task="full"), Limit(concurrency=0))
     await store.enqueue([NewJob(task="full") for _ in range(3_000)])
     await store.enqueue([NewJob(task="free", priority=9)])
