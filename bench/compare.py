@@ -97,7 +97,7 @@ def main(
     results = kept.load(path, environment({}, ("src",)))
     results.sessions.append(_session(plan))
     try:
-        problems = run(plan, results)
+        problems = run(plan, results, path)
     finally:
         kept.save(results, path)
         publish(results, path)
@@ -127,8 +127,8 @@ def _session(plan: Plan) -> Session:
     )
 
 
-def run(plan: Plan, results: Results) -> int:
-    """With a bar for whoever waits; how many entries had a problem."""
+def run(plan: Plan, results: Results, path: Path) -> int:
+    """With a bar for whoever waits; how many entries had a problem. What is found is kept as it comes."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -146,6 +146,7 @@ def run(plan: Plan, results: Results) -> int:
                 return bar.console.print(what, highlight=False, soft_wrap=True)
             if pending:
                 bar.advance(task, pending.pop())
+                kept.save(results, path)
             pending.append(what.expected)
             bar.update(task, description=what.text)
             if not console.is_terminal:
