@@ -28,7 +28,7 @@ sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import arena  # noqa: E402
 from bench.lib.endpoint_app import app, echo  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
+from bench.lib.program import keep, named  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 
 STORES = ("sqlite", "postgres", "redis")
@@ -75,14 +75,10 @@ class Client:
 @click.option("--clients", type=click.IntRange(min=1), default=1000, show_default=True, help="How many wait at once.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/endpoints.json")
 def main(stores: str, posts: int, clients: int, json_path: Path) -> None:
-    names = stores.split(",")
-    if unknown := [name for name in names if name not in STORES]:
-        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    names = named(stores, STORES)
     found = [asyncio.run(measure(name, posts, clients)) for name in names]
     show(found)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment({}), "endpoints": found}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, {}, endpoints=found)
 
 
 async def measure(name: str, posts: int, clients: int) -> Figures:

@@ -25,8 +25,8 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import arena  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
 from bench.lib.idle_app import app, start  # noqa: E402
+from bench.lib.program import keep, named  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 
 STORES = ("sqlite", "postgres", "redis")
@@ -49,14 +49,10 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--seconds", type=click.FloatRange(min=1), default=10.0, show_default=True, help="How long it idles.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/idle.json")
 def main(stores: str, jobs: int, seconds: float, json_path: Path) -> None:
-    names = stores.split(",")
-    if unknown := [name for name in names if name not in STORES]:
-        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    names = named(stores, STORES)
     found = [asyncio.run(measure(name, jobs, seconds)) for name in names]
     show(found)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment({}), "idle": found}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, {}, idle=found)
 
 
 async def measure(name: str, jobs: int, seconds: float) -> Idle:

@@ -29,7 +29,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import STORES, Arena, arena  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
+from bench.lib.program import keep, named  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 from bench.lib.ways import CHUNK, LEASE, QUEUE, TASK, arguments  # noqa: E402
@@ -61,18 +61,14 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/keys.json")
 @click.option("--check", is_flag=True, help=f"Exit with 1 if a duplicate takes more than {MOST} times as long.")
 def main(*, stores: str, jobs: int, calls: int, json_path: Path, check: bool) -> None:
-    names = stores.split(",")
-    if unknown := [name for name in names if name not in STORES]:
-        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    names = named(stores, STORES)
     try:
         costs, versions = asyncio.run(measure(names, jobs, calls))
     except DiscrepancyError as problem:
         click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
         sys.exit(2)
     show(costs)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment(versions), "keys": costs}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, versions, keys=costs)
     if check and any(cost.of_new > MOST for cost in costs):
         sys.exit(1)
 

@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +22,8 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import STORES, arena  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
 from bench.lib.limited import HOW, Share, shares  # noqa: E402
+from bench.lib.program import keep, named  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 
 LEAST = 0.70
@@ -39,18 +38,14 @@ LEAST = 0.70
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/limits.json")
 @click.option("--check", is_flag=True, help="Exit with 1 if less than 0.70 of the throughput is left.")
 def main(*, stores: str, jobs: int, rounds: int, tenants: int, how: str, json_path: Path, check: bool) -> None:
-    names = stores.split(",")
-    if unknown := [name for name in names if name not in STORES]:
-        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    names = named(stores, STORES)
     try:
         found, versions = asyncio.run(measure(names, jobs, rounds, tenants, HOW if how == "all" else (how,)))
     except DiscrepancyError as problem:
         click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
         sys.exit(2)
     show(found)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment(versions), "limits": found}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, versions, limits=found)
     missed = [share for share in found if share.of_rate < LEAST]
     if check and missed:
         for share in missed:

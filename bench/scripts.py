@@ -25,7 +25,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import arena  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
+from bench.lib.program import keep  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 from bench.lib.ways import LEASE, QUEUE, TASK, DibsWay, Tally  # noqa: E402
@@ -82,9 +82,7 @@ def main(*, jobs: int, tenants: int, json_path: Path) -> None:
     for span in spans:
         table.add_row(span.verb, str(span.commands), f"{span.longest_ms:.1f}")
     Console().print(table)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment(versions), "jobs": jobs, "scripts": spans}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, versions, jobs=jobs, scripts=spans)
 
 
 @asynccontextmanager

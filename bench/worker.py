@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +21,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 from bench.lib.arenas import STORES, arena  # noqa: E402
-from bench.lib.environment import environment  # noqa: E402
+from bench.lib.program import keep, named  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 from bench.lib.shifts import Shift, shift  # noqa: E402
 
@@ -35,18 +34,14 @@ from bench.lib.shifts import Shift, shift  # noqa: E402
 @click.option("--metrics", is_flag=True, help="Also with metrics on, in the same rounds.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/worker.json")
 def main(stores: str, jobs: int, rounds: int, concurrency: int, *, metrics: bool, json_path: Path) -> None:
-    names = stores.split(",")
-    if unknown := [name for name in names if name not in STORES]:
-        raise click.BadParameter(f"no store is called {unknown[0]!r}: there are {', '.join(STORES)}")
+    names = named(stores, STORES)
     try:
         found, versions = asyncio.run(measure(names, jobs, rounds, concurrency, metrics))
     except DiscrepancyError as problem:
         click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
         sys.exit(2)
     show(found)
-    json_path.parent.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment(versions), "worker": found}
-    json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    keep(json_path, versions, worker=found)
 
 
 async def measure(
