@@ -6,6 +6,7 @@ The servers are those of `tests.servers`, started when a test first needs one.
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -44,6 +45,8 @@ _addresses = pytest.StashKey[Addresses]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that runs us in the background has SIGINT ignored, and every process that a test starts would do so, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ticket = getattr(config, "workerinput", {}).get("fleet")
     if ticket is not None:
         config.stash[_addresses] = FleetClient(tuple(ticket))

@@ -46,14 +46,14 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         os.kill(self._process.pid, number)
 
-    def stats(self, timeout: float = 20) -> Stats:
+    def stats(self, timeout: float = 60) -> Stats:
         """What it says when it has ended by itself."""
         assert self._process.stdout is not None
         self._process.wait(timeout)
         assert self._process.returncode == 0, (self._process.returncode, self.said())
         return msgspec.json.decode(self._process.stdout.read(), type=Stats)
 
-    def end(self, timeout: float = 20) -> int:
+    def end(self, timeout: float = 60) -> int:
         return self._process.wait(timeout)
 
     def said(self) -> str:
@@ -96,7 +96,7 @@ async def faults(store: Store, folder: Path, ids: Sequence[UUID], *, drained: bo
     return oracle.faults(oracle.read(folder), await all_jobs(store), ids, drained=drained)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

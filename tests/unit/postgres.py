@@ -69,7 +69,7 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[Any]:
         connection.terminate()
 
 
-async def until(condition: Callable[[], Awaitable[object]], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[object]], seconds: float = 30.0) -> None:
     """Return when the condition holds; fail when it does not in time."""
     deadline = time.monotonic() + seconds
     while not await condition():

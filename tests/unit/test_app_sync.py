@@ -163,7 +163,10 @@ except KeyboardInterrupt:
         assert program.stdout is not None
         assert program.stdout.readline() == "waiting\n"
         program.send_signal(signal.SIGINT)
-        out, problems = program.communicate(timeout=30)
+        try:
+            out, problems = program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert (out, problems, program.returncode) == ("True 1\n", "", 0)
 
 

@@ -395,7 +395,7 @@ async def test_a_job_that_becomes_due_wakes(store: SQLiteStore) -> None:
     await store.enqueue([NewJob(task="t", run_at=due)])
     assert await store.wait(["default"], timedelta(0)) == frozenset()
     assert await store.wait(["default", "other"], timedelta(seconds=10)) == {"default"}
-    assert due <= system_clock() < due + timedelta(seconds=2)
+    assert due <= system_clock() < due + timedelta(seconds=5)
 
 
 async def test_a_lease_that_ends_wakes(store: SQLiteStore) -> None:
@@ -420,7 +420,7 @@ async def test_a_waiter_can_be_cancelled_and_close_ends_the_others(path: Path) -
 async def test_waiting_costs_next_to_no_processor_time(store: SQLiteStore) -> None:
     before = time.process_time()
     assert await store.wait(["a", "b"], timedelta(seconds=1)) == frozenset()
-    assert time.process_time() - before < 0.2
+    assert time.process_time() - before < 0.4
 
 
 # --- odds and ends --------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ async def test_a_cancel_reaches_a_handler_on_the_loop(shop: Shop) -> None:
 
     job_id = await shop.enqueue(endless)
     async with shop.working() as worker:
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 30)
         await shop.store.cancel(Filter(ids=(job_id,)))
         await until(lambda: _ended(shop, job_id))
         assert worker.stats.cancelled == 1
@@ -183,7 +183,7 @@ async def test_a_handler_that_finishes_in_spite_of_a_cancel_has_finished(shop: S
 
     job_id = await shop.enqueue(careful)
     async with shop.working():
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 30)
         await shop.store.cancel(Filter(ids=(job_id,)))
         await until(lambda: _ended(shop, job_id))
     assert (await shop.job(job_id)).result == "it was too late to stop"
@@ -209,7 +209,7 @@ async def test_a_lost_lease_cancels_its_handler_and_records_nothing(
 
     job_id = await shop.enqueue(endless)
     async with shop.working() as worker:
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 30)
         await shop.store.cancel(Filter(ids=(job_id,)), force=True)
         await until(lambda: worker.stats.lost == 1)
     assert seen[0].lost
@@ -295,9 +295,9 @@ async def test_when_the_grace_is_over_handlers_are_cancelled_and_released_uncoun
     job_id = await shop.enqueue(endless)
     worker = shop.worker(grace=timedelta(seconds=0.1))
     going = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     worker.stop()
-    stats = await asyncio.wait_for(going, 5)
+    stats = await asyncio.wait_for(going, 30)
     job = await shop.job(job_id)
     assert (job.state, job.attempts, stats.released) == (State.QUEUED, 0, 1)
 
@@ -313,11 +313,11 @@ async def test_a_second_stop_does_not_wait_for_the_grace_time(shop: Shop) -> Non
     job_id = await shop.enqueue(endless)
     worker = shop.worker(grace=timedelta(hours=1))
     going = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     worker.stop()
     await until(lambda: worker._shift is not None and worker._shift._stopping.is_set())
     worker.stop()
-    await asyncio.wait_for(going, 5)
+    await asyncio.wait_for(going, 30)
     assert (await shop.job(job_id)).state is State.QUEUED
 
 
@@ -336,7 +336,7 @@ async def test_a_thread_that_does_not_end_is_not_given_back(shop: Shop) -> None:
     try:
         await until(started.is_set)
         worker.stop()
-        await asyncio.wait_for(going, 8)
+        await asyncio.wait_for(going, 20)
         job = await shop.job(job_id)
         assert job.state is State.RUNNING, "somebody else would run it at the same time: its lease expires instead"
         assert flags[0].cancelled
@@ -361,9 +361,9 @@ async def test_a_handler_that_ignores_its_cancel_does_not_keep_the_worker(shop: 
     job_id = await shop.enqueue(stubborn)
     worker = shop.worker()
     going = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     worker.stop(now=True)
-    await asyncio.wait_for(going, 5)
+    await asyncio.wait_for(going, 30)
     assert ended.is_set()
     assert worker.stats.lost == 1
     assert (await shop.job(job_id)).state is State.RUNNING
@@ -376,7 +376,7 @@ async def test_a_stop_before_the_start_counts(shop: Shop) -> None:
     await shop.enqueue(never)
     worker = shop.worker()
     worker.stop()
-    assert (await asyncio.wait_for(worker.run(), 5)).started == 0
+    assert (await asyncio.wait_for(worker.run(), 30)).started == 0
 
 
 async def test_cancelling_the_task_that_runs_the_worker_releases_what_it_held(shop: Shop) -> None:
@@ -389,7 +389,7 @@ async def test_cancelling_the_task_that_runs_the_worker_releases_what_it_held(sh
 
     job_id = await shop.enqueue(endless)
     going = asyncio.create_task(shop.worker().run())
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
@@ -402,4 +402,4 @@ async def test_a_stop_may_come_from_another_thread(shop: Shop) -> None:
     going = asyncio.create_task(worker.run())
     await until(lambda: worker._shift is not None)
     threading.Thread(target=worker.stop).start()
-    await asyncio.wait_for(going, 5)
+    await asyncio.wait_for(going, 30)

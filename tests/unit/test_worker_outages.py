@@ -194,7 +194,7 @@ async def test_a_lease_that_cannot_be_renewed_in_time_is_lost_by_the_workers_own
         await until(lambda: seen)
         [(attempt, after)] = seen
         assert attempt.lost
-        assert after < 1.5, "before anybody else could have it for long"
+        assert after < 5, "before anybody else could have it for long"
         flaky.hangs = False
         await until(lambda: worker.stats.lost == 1)
         worker.stop(now=True)
@@ -210,7 +210,7 @@ async def test_what_a_late_writer_sends_is_lost_and_counted(shop: Shop, flaky: F
 
     job_id = await shop.enqueue(hold)
     async with shop.working() as worker:
-        await asyncio.wait_for(entered.wait(), 5)
+        await asyncio.wait_for(entered.wait(), 30)
         job = await shop.job(job_id)
         # Somebody settles in its name, as a process that came back from the dead would.
         assert job.worker is not None

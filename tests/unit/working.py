@@ -100,7 +100,7 @@ async def opened_shop(kind: str, folder: Path) -> AsyncIterator[Shop]:
     await shop.store.close()
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     """Return when the condition holds; fail when it does not in time."""
     deadline = time.monotonic() + seconds
     while True:

@@ -59,9 +59,13 @@ class Pool:
         for _ in range(self._size):
             await self._turns.acquire()
         idle, self._idle = self._idle, []
-        await asyncio.gather(*(connection.close(timeout=GOODBYE) for connection, _ in idle), return_exceptions=True)
+        await self._part_with([connection for connection, _ in idle])
         for _ in range(self._size):
             self._turns.release()
+
+    async def _part_with(self, connections: list[Any]) -> None:
+        goodbyes = (connection.close(timeout=GOODBYE) for connection in connections)
+        await asyncio.gather(*goodbyes, return_exceptions=True)
 
     async def _take(self) -> Any:
         if self._closed:

@@ -42,6 +42,7 @@ from dibs.stores.postgres.connection import connect_listener, connect_pool, spea
 from dibs.stores.postgres.flows import FlowVerbs, steps_json
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
+from dibs.stores.postgres.pool import Pool
 from dibs.stores.postgres.queues import QueueVerbs
 from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
@@ -81,11 +82,14 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
     async def setup(self) -> None:
         async with self._opening:
             if self._pool is None:
-                self._pool = await connect_pool(self._url, self._options)
+                self._pool = await self._open_pool()
         async with speaking_dibs(self._url), self._pool.acquire() as connection:
             if self._options.migrate == "auto":
                 await schema.up(connection)
             schema.check(await schema.status(connection), self._url)
+
+    async def _open_pool(self) -> Pool:
+        return await connect_pool(self._url, self._options)
 
     async def close(self) -> None:
         if self._pool is not None:

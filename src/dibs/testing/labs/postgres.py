@@ -1,12 +1,14 @@
 """The PostgreSQL store in the lab: the clock of the schema is replaced by one that reads a table."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
-
-import asyncpg
 
 from dibs.store import Store
 from dibs.stores.postgres import PostgresStore
+from dibs.stores.postgres.connection import connect
+from dibs.stores.postgres.options import Options, split
+from dibs.stores.postgres.pool import Pool
 from dibs.stores.postgres.schema import up
 from dibs.testing.labs.base import Lab
 
@@ -29,6 +31,68 @@ as ' select clock_timestamp() '
 """
 
 
+class Shelf:
+    """Connections to databases with a schema on a fake clock, kept from lab to lab.
+
+    A new connection plans every statement again, and so does every one after a change to the schema. Whoever hands the
+    same shelf to several labs closes it in the end, on the loop that they ran on.
+    """
+
+    def __init__(self) -> None:
+        self._connections: dict[str, list[Any]] = {}
+        self._ready: set[str] = set()
+
+    async def take(self, url: str, options: Options | None = None) -> Any:
+        """A connection to the database; the options of one from the shelf are those that it was made with."""
+        kept = self._connections.setdefault(url, [])
+        while kept:
+            connection = kept.pop()
+            if not connection.is_closed():
+                return connection
+        return await connect(url, options or Options())
+
+    def put(self, url: str, *connections: Any) -> None:
+        self._connections.setdefault(url, []).extend(connections)
+
+    async def prepare(self, url: str, connection: Any) -> None:
+        """Have the schema, and its clock in a table."""
+        if url not in self._ready:
+            await up(connection)
+            await connection.execute(_FAKE_CLOCK)
+            self._ready.add(url)
+
+    async def restore(self, url: str, connection: Any) -> None:
+        """Have the schema as others expect it."""
+        await connection.execute(_REAL_CLOCK)
+        self._ready.discard(url)
+
+    async def close(self) -> None:
+        while self._connections:
+            _, connections = self._connections.popitem()
+            for connection in connections:
+                await connection.close()
+
+
+class _ShelfPool(Pool):
+    """Takes its connections from a shelf, and puts them back there in the end."""
+
+    def __init__(self, shelf: Shelf, url: str, options: Options) -> None:
+        super().__init__(partial(shelf.take, url, options), options.pool)
+        self._put = partial(shelf.put, url)
+
+    async def _part_with(self, connections: list[Any]) -> None:
+        self._put(*connections)
+
+
+class _LabStore(PostgresStore):
+    def __init__(self, url: str, shelf: Shelf) -> None:
+        super().__init__(url)
+        self._shelf = shelf
+
+    async def _open_pool(self) -> Pool:
+        return _ShelfPool(self._shelf, self._url, self._options)
+
+
 class PostgresLab(Lab):
     """An empty ``dibs`` schema in a database that belongs to the test.
 
@@ -39,30 +103,33 @@ class PostgresLab(Lab):
     passes_over = True
     race_jobs = 1_000_000
 
-    def __init__(self, url: str, claim: str = "single", look_every: float = 0) -> None:
+    def __init__(self, url: str, claim: str = "single", look_every: float = 0, shelf: Shelf | None = None) -> None:
         super().__init__()
         self.url = f"{url}{'&' if '?' in url else '?'}claim={claim}"
         self._look_every = look_every
-        self._database = url
+        self._database, _ = split(url)
+        self._own_shelf = shelf is None
+        self._shelf = shelf or Shelf()
         self._connection: Any = None
 
     async def start(self) -> None:
-        self._connection = await asyncpg.connect(self._database)
-        await up(self._connection)
-        await self._connection.execute(_FAKE_CLOCK + _EMPTY)
+        self._connection = await self._shelf.take(self._database)
+        await self._shelf.prepare(self._database, self._connection)
+        await self._connection.execute(_EMPTY)
         await self._connection.execute("insert into dibs.fake_clock values ($1)", self.now)
         await super().start()
 
     async def stop(self) -> None:
         await super().stop()
-        await self._connection.close()
+        self._shelf.put(self._database, self._connection)
+        if self._own_shelf:
+            await self._shelf.close()
 
     async def _open(self) -> Store:
-        assert self.url is not None
-        return PostgresStore(f"{self.url}&look_every={self._look_every}")
+        return _LabStore(f"{self.url}&look_every={self._look_every}", self._shelf)
 
     async def share(self) -> str | None:
-        await self._connection.execute(_REAL_CLOCK)
+        await self._shelf.restore(self._database, self._connection)
         return self.url
 
     async def _set_clock(self, now: datetime) -> None:
