@@ -1,16 +1,14 @@
 """The stores that the contract suite runs on here: all four, each server version, each way to claim on the newest."""
 
 import os
-from collections.abc import AsyncIterator
 from functools import cache, partial
 
 import pytest
-import pytest_asyncio
 
 from dibs.stores.redis.options import ClaimWay
 from dibs.testing.labs.base import Lab
 from dibs.testing.labs.memory import MemoryLab
-from dibs.testing.labs.postgres import PostgresLab, Shelf
+from dibs.testing.labs.postgres import PostgresLab
 from dibs.testing.labs.redis import RedisLab
 from dibs.testing.labs.sqlite import SQLiteLab
 from dibs.testing.plugin import LabFactory
@@ -40,17 +38,8 @@ def _memory() -> Lab:
     return lab
 
 
-SHELF = Shelf()
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
-async def _shelf() -> AsyncIterator[None]:
-    yield
-    await SHELF.close()
-
-
 def _postgres(config: pytest.Config, label: str, claim: str, at_length: bool) -> Lab:
-    lab = PostgresLab(_database(config, label), claim, shelf=SHELF)
+    lab = PostgresLab(_database(config, label), claim)
     lab.at_length = at_length
     return lab
 

@@ -1,6 +1,7 @@
 """What the contract suite needs to know about the store that it tests."""
 
 from abc import ABC, abstractmethod
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 
 from dibs.store import Store
@@ -28,6 +29,10 @@ class Lab(ABC):
 
     race_jobs = 200_000
     """How many jobs the largest race is about in the long run; a tenth of it otherwise."""
+
+    over: AsyncExitStack | None = None
+    """Closed after the last test, for what a lab keeps from test to test: it belongs to the loop of all of them.
+    None where each test has a loop of its own, as outside of the suite."""
 
     def __init__(self) -> None:
         self.now = START

@@ -1,8 +1,10 @@
 """The PostgreSQL store in the lab: the clock of the schema is replaced by one that reads a table."""
 
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from dibs.store import Store
 from dibs.stores.postgres import PostgresStore
@@ -17,11 +19,13 @@ create table if not exists dibs.fake_clock (now timestamptz not null);
 create or replace function dibs.clock() returns timestamptz language sql volatile
 as 'select now from dibs.fake_clock';
 """
+_IS_FAKE = "select prosrc ~ 'fake_clock' from pg_proc where oid = to_regprocedure('dibs.clock()')"
 _EMPTY = """
 delete from dibs.fake_clock; delete from dibs.job; delete from dibs.finished; delete from dibs.queue;
 delete from dibs.worker; delete from dibs.flow; delete from dibs.need;
 delete from dibs.kept_value; delete from dibs.key_window;
 delete from dibs.scope; delete from dibs.bucket; delete from dibs.slot; delete from dibs.passed;
+delete from dibs.taken;
 """
 
 
@@ -32,15 +36,10 @@ as ' select clock_timestamp() '
 
 
 class Shelf:
-    """Connections to databases with a schema on a fake clock, kept from lab to lab.
-
-    A new connection plans every statement again, and so does every one after a change to the schema. Whoever hands the
-    same shelf to several labs closes it in the end, on the loop that they ran on.
-    """
+    """Connections that are kept from lab to lab: a new one plans every statement again."""
 
     def __init__(self) -> None:
         self._connections: dict[str, list[Any]] = {}
-        self._ready: set[str] = set()
 
     async def take(self, url: str, options: Options | None = None) -> Any:
         """A connection to the database; the options of one from the shelf are those that it was made with."""
@@ -54,23 +53,22 @@ class Shelf:
     def put(self, url: str, *connections: Any) -> None:
         self._connections.setdefault(url, []).extend(connections)
 
-    async def prepare(self, url: str, connection: Any) -> None:
-        """Have the schema, and its clock in a table."""
-        if url not in self._ready:
-            await up(connection)
-            await connection.execute(_FAKE_CLOCK)
-            self._ready.add(url)
-
-    async def restore(self, url: str, connection: Any) -> None:
-        """Have the schema as others expect it."""
-        await connection.execute(_REAL_CLOCK)
-        self._ready.discard(url)
-
     async def close(self) -> None:
         while self._connections:
             _, connections = self._connections.popitem()
             for connection in connections:
                 await connection.close()
+
+
+_SHELVES: WeakKeyDictionary[AsyncExitStack, Shelf] = WeakKeyDictionary()
+
+
+def _shelf_until(over: AsyncExitStack) -> Shelf:
+    """The shelf of all labs that end together."""
+    if over not in _SHELVES:
+        _SHELVES[over] = Shelf()
+        over.push_async_callback(_SHELVES[over].close)
+    return _SHELVES[over]
 
 
 class _ShelfPool(Pool):
@@ -103,18 +101,21 @@ class PostgresLab(Lab):
     passes_over = True
     race_jobs = 1_000_000
 
-    def __init__(self, url: str, claim: str = "single", look_every: float = 0, shelf: Shelf | None = None) -> None:
+    def __init__(self, url: str, claim: str = "single", look_every: float = 0) -> None:
         super().__init__()
         self.url = f"{url}{'&' if '?' in url else '?'}claim={claim}"
         self._look_every = look_every
         self._database, _ = split(url)
-        self._own_shelf = shelf is None
-        self._shelf = shelf or Shelf()
+        self._shelf = Shelf()
         self._connection: Any = None
 
     async def start(self) -> None:
+        if self.over is not None:
+            self._shelf = _shelf_until(self.over)
         self._connection = await self._shelf.take(self._database)
-        await self._shelf.prepare(self._database, self._connection)
+        if not await self._connection.fetchval(_IS_FAKE):  # a change to the schema would have all plans made anew
+            await up(self._connection)
+            await self._connection.execute(_FAKE_CLOCK)
         await self._connection.execute(_EMPTY)
         await self._connection.execute("insert into dibs.fake_clock values ($1)", self.now)
         await super().start()
@@ -122,14 +123,14 @@ class PostgresLab(Lab):
     async def stop(self) -> None:
         await super().stop()
         self._shelf.put(self._database, self._connection)
-        if self._own_shelf:
+        if self.over is None:
             await self._shelf.close()
 
     async def _open(self) -> Store:
         return _LabStore(f"{self.url}&look_every={self._look_every}", self._shelf)
 
     async def share(self) -> str | None:
-        await self._shelf.restore(self._database, self._connection)
+        await self._connection.execute(_REAL_CLOCK)
         return self.url
 
     async def _set_clock(self, now: datetime) -> None:

@@ -90,6 +90,28 @@ create index job_step on dibs.job (run_at, id) where flow is not null and unmet 
 -- Serves dibs.sweep: what is not to be started any more.
 create index job_expiry on dibs.job (expires_at, id) where expires_at is not null and unmet = 0;
 
+-- Where to look for jobs that run: a claim writes one row of all that it takes. Each job that runs is in one of them, but not
+-- each that is in one runs: whoever ends a job has nothing to do here. dibs.sweep writes down anew what is left.
+create table dibs.taken (
+    claimed_in xid8 not null default pg_current_xact_id(),
+    jobs uuid[] not null
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
+alter table dibs.taken alter column jobs set storage external; -- there is nothing in ids to compress
+-- Serves dibs.unswept.
+create index taken_claimed_in on dibs.taken (claimed_in);
+
+-- One row: what the last sweep saw, and itself. What was written before by transactions that it saw the end of is gone, so
+-- nobody has to read past what is left of it in the table while an old snapshot keeps it there. The row is the lock of sweeps.
+create table dibs.swept (
+    seen pg_snapshot not null,
+    sweeper xid8 not null
+);
+insert into dibs.swept values ('1:1:', '0');
+
 -- Keys that are busy although their job may be finished: looked at by enqueues of jobs with a key. A row says something
 -- only while its job is there; dibs.prune drops those that are over.
 create table dibs.key_window (

@@ -18,6 +18,8 @@ as $$
     ), fallen as materialized (
         -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
         select due.flow, due.run_at, due.id from due where due.over and due.flow is not null and dibs.stops(due.flow)
+    ), noted as (
+        insert into dibs.taken (jobs) select array_agg(due.id) from due having count(*) > 0
     ), taken as (
         update dibs.job set
             worker = claim_newest.worker, locked_until = moment + lease, started_at = moment, outcome = null,

@@ -57,6 +57,7 @@ begin
         exit when not plain or not dibs.take_room(
             queue, ids, epochs, job_tasks, job_keys, limited, limited_tasks, moment, may_wait => wanted = max_jobs
         );
+        insert into dibs.taken (jobs) values (ids);
         return query
         update dibs.job set
             worker = claim_freely.worker, locked_until = moment + lease, started_at = moment, outcome = null,

@@ -25,6 +25,7 @@ begin
     if over is not null then
         perform dibs.end_expired(over, moment);
     end if;
+    insert into dibs.taken (jobs) select ids where ids <> '{}';
     return query
     with taken as (
         update dibs.job set

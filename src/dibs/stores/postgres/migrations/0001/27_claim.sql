@@ -87,6 +87,8 @@ begin
                 ), fallen as materialized (
                     -- Steps whose end will stop their flow: those behind them are not to be claimed before that.
                     select due.flow, due.run_at, due.id from due where due.over and due.flow is not null and dibs.stops(due.flow)
+                ), noted as (
+                    insert into dibs.taken (jobs) select array_agg(due.id) from due having count(*) > 0
                 )
                 -- The join walks what is due in its order and fetches each row by its address, so the rows come out
                 -- in that order. It has no other clause that an index could serve: there is no other plan.

@@ -10,7 +10,7 @@ declare
     last constant uuid := coalesce(after, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
     found uuid;
 begin
-    if which ? 'ids' or which ? 'flows' then
+    if which ? 'ids' or which ? 'flows' or asked = array['running'] then
         return null;
     end if;
     if not (which ? 'finished_since' or which ? 'finished_before')

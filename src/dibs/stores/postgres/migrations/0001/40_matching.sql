@@ -17,6 +17,7 @@ declare
     asked constant text[] := dibs.texts(which -> 'states');
     wanted constant text[] := case when asked is null then states
         else array(select unnest(states) intersect select unnest(asked)) end;
+    running constant uuid[] := case when wanted = array['running'] then dibs.maybe_running() end;
     ids constant uuid[] := dibs.texts(which -> 'ids')::uuid[];
     queues constant text[] := dibs.texts(which -> 'queues');
     tasks constant text[] := dibs.texts(which -> 'tasks');
@@ -39,7 +40,7 @@ begin
         (select job.id
         from dibs.job
         where wanted && array['waiting', 'queued', 'running'] and finished_since is null and finished_before is null
-            -- Said so that the planner sees what is left of it: of running jobs, that few have a locked_until.
+            and (running is null or job.id = any (running))
             and (
                 ('waiting' = any (wanted) and job.unmet > 0 and job.flow is not null)
                 or ('queued' = any (wanted) and job.unmet = 0 and job.locked_until is null)

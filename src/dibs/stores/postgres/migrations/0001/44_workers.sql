@@ -4,7 +4,9 @@ language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
     with holder as (
-        select worker as name, count(*) as running from dibs.job where locked_until is not null group by worker
+        select worker as name, count(*) as running from dibs.job
+        where id = any ((select dibs.maybe_running())::uuid[]) and locked_until is not null
+        group by worker
     )
     select
         coalesce(known.name, holder.name) as name, known.seen_at, coalesce(holder.running, 0),

@@ -33,7 +33,11 @@ begin
     end if;
     delete from dibs.worker
     where seen_at <= moment - interval '1 day'
-        and not exists (select from dibs.job where job.worker = worker.name and job.locked_until is not null);
+        and not exists (
+            select from dibs.job
+            where job.id = any ((select dibs.maybe_running())::uuid[])
+                and job.worker = worker.name and job.locked_until is not null
+        );
     delete from dibs.key_window where key_window.until <= moment;
     perform dibs.forget_limits(moment);
     return touched;

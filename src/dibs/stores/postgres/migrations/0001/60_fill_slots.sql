@@ -15,7 +15,7 @@ begin
             case when wanted.kind = 'key' then job.limit_key else '' end as key, job.id, job.epoch,
             row_number() over () as nth
         from dibs.job
-        where job.locked_until > moment and case wanted.kind
+        where job.id = any ((select dibs.maybe_running())::uuid[]) and job.locked_until > moment and case wanted.kind
             when 'task' then job.task = wanted.name
             when 'queue' then job.queue = wanted.name
             else job.queue = wanted.name and job.limit_key is not null
