@@ -10,6 +10,7 @@ from dibs.job import Filter, State
 from dibs.outcome import Succeeded
 from dibs.scope import Limit, Scope
 from dibs.stores.postgres import PostgresStore
+from dibs.stores.postgres import store as store_module
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.unit.postgres import LEASE, MANY, connected, in_lab, jobs, migrated, needs_postgres, opened
 
@@ -58,9 +59,10 @@ async def pages(sql: Any, statement: str) -> int:
         """select * from dibs.find('{"states": ["running"]}')""",
         """select * from dibs.find('{"states": ["running"], "workers": ["w"]}')""",
         "select dibs.limit(queue => 'other', concurrency => 5)",
+        "select * from dibs.limits()",
         "select dibs.prune()",
     ],
-    ids=["sweep", "workers", "find", "of a worker", "limit", "prune"],
+    ids=["sweep", "workers", "find", "of a worker", "limit", "limits", "prune"],
 )
 async def test_what_runs_is_found_without_reading_what_waits(url: str, statement: str) -> None:
     async with connected(url) as sql, opened(url) as store:
@@ -97,6 +99,21 @@ async def test_sweeps_keep_what_runs_and_drop_what_has_ended(url: str) -> None:
         await store.sweep()
         assert await sql.fetchval("select count(*) from dibs.taken") == 0
         assert await running(store) == set()
+
+
+@pytest.mark.parametrize("way", ["single", "two-phase"])
+async def test_who_claims_very_many_sweeps_now_and_then(url: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SWEEP_AFTER", 100)
+    async with connected(url) as sql, opened(url, f"claim={way}") as store:
+        await store.enqueue(jobs(500))
+        first = await store.claim("default", "w", 10, LEASE)
+        longest = 0
+        for _ in range(20):
+            claims = await store.claim("default", "w", 20, LEASE)
+            await store.settle([claim.settled(Succeeded()) for claim in claims])
+            longest = max(longest, len(await sql.fetchval("select dibs.maybe_running()")))
+        assert 100 < longest < 200
+        assert await running(store) == {claim.id for claim in first}
 
 
 async def test_a_claim_that_commits_after_a_sweep_is_found(url: str) -> None:

@@ -55,6 +55,8 @@ _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
 _REPORTING = "select dibs.heartbeat($1, $2, $3, $4, $5, $6)"
+SWEEP_AFTER = 50_000
+"""Jobs that may be claimed without a sweep: whoever looks for those that run reads what was claimed since the last."""
 _PUTS_BACK = frozenset({"retry", "released", "snoozed"})
 _PULSES = {pulse.value: pulse for pulse in Pulse}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
@@ -70,6 +72,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._waker = Waker(self._wake)
         self._listener = Listener(self._connect_listener, self._due)
         self._pool: Any = None
+        self._taken = 0  # jobs claimed here since the last sweep
         self._opening = asyncio.Lock()
 
     @classmethod
@@ -161,10 +164,21 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         tasks: Collection[str] | None = None,
     ) -> list[Claim]:
         known = rules.claimable(queue, worker, limit, lease, tasks)
+        if self._taken >= SWEEP_AFTER:
+            self._taken = 0
+            await self._fetch("select dibs.sweep(0)")
         if self._options.claim == "two-phase":
-            return await self._claim_in_two_phases(queue, worker, limit, lease, known)
-        lookout, began = self._places.of(queue, known), time.monotonic()
-        found = await self._fetch(_CLAIM, queue, worker, limit, lease, known, *lookout.arguments())
+            claims = await self._claim_in_two_phases(queue, worker, limit, lease, known)
+        else:
+            claims = await self._claim_at_once(queue, worker, limit, lease, known)
+        self._taken += len(claims)
+        return claims
+
+    async def _claim_at_once(
+        self, queue: str, worker: str, limit: int, lease: timedelta, tasks: tuple[str, ...] | None
+    ) -> list[Claim]:
+        lookout, began = self._places.of(queue, tasks), time.monotonic()
+        found = await self._fetch(_CLAIM, queue, worker, limit, lease, tasks, *lookout.arguments())
         claims = [rows.claim(row, queue, worker) for row in found]
         lookout.claimed(claims, limit, lease, began)
         return claims
@@ -240,6 +254,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         return [_VERDICTS[verdict] for verdict in verdicts]
 
     async def sweep(self, limit: int = CHUNK) -> int:
+        self._taken = 0
         with self._places.unsettled():
             return await self._number("select dibs.sweep($1)", rules.limit(limit))
 

@@ -1,6 +1,5 @@
 -- Does what a claim does to jobs that are over, up to `max_jobs` of every queue: first to expired leases, the longest
 -- expired first, then to queued jobs that are not to be started any more; see Store.sweep. Other expired leases go back.
--- Sweeps look for leases in turn: while one does, others pass them over.
 create function dibs.sweep(max_jobs integer default 1000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -10,8 +9,7 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    sight pg_snapshot;
-    running uuid[];
+    running constant uuid[] := dibs.take_stock();
     late uuid[];
     chosen uuid[];
     plain uuid[];
@@ -20,16 +18,6 @@ declare
     one uuid;
     touched integer;
 begin
-    perform from dibs.swept for update skip locked;
-    if found then
-        sight := pg_current_snapshot();
-        with gone as (
-            delete from dibs.taken using dibs.unswept() as unswept
-            where taken.claimed_in >= unswept.since or taken.claimed_in = any (unswept.besides)
-            returning taken.jobs
-        )
-        select array_agg(each.id) into running from gone, unnest(gone.jobs) as each (id);
-    end if;
     late := array(
         select job.id from dibs.job
         where job.id = any (running) and job.locked_until <= moment
@@ -62,15 +50,12 @@ begin
             touched := touched + 1;
         end if;
     end loop;
-    if running is not null then
-        insert into dibs.taken (jobs)
-        select array_agg(held.id) from (
-            select job.id, row_number() over () / 100 as part from dibs.job
-            where job.id = any (running) and job.locked_until is not null
-        ) as held
-        group by held.part;
-        update dibs.swept set seen = sight, sweeper = pg_current_xact_id();
-    end if;
+    insert into dibs.taken (jobs)
+    select array_agg(held.id) from (
+        select job.id, row_number() over () / 100 as part from dibs.job
+        where job.id = any (running) and job.locked_until is not null
+    ) as held
+    group by held.part;
     return touched;
 end
 $$;

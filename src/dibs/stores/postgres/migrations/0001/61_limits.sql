@@ -13,8 +13,8 @@ declare
 begin
     return query
     with held as materialized (
-        -- No index leads to what runs: it is looked for once for all limits.
-        select other.queue, other.task, other.limit_key from dibs.job as other where other.locked_until > moment
+        select other.queue, other.task, other.limit_key from dibs.job as other
+        where other.id = any ((select dibs.maybe_running())::uuid[]) and other.locked_until > moment
     )
     select
         case when scope.kind <> 'task' then scope.name end, case when scope.kind = 'task' then scope.name end,
