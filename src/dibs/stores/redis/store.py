@@ -36,7 +36,7 @@ from dibs.stores.redis.watch import WatchClaim
 
 _VERDICTS = {ord("a"): Verdict.ACCEPTED, ord("l"): Verdict.LOST}
 _PULSES = {ord("h"): Pulse.HELD, ord("c"): Pulse.CANCEL, ord("l"): Pulse.LOST}
-_STEP = 1_000
+_STEP = 500
 """The most jobs that one script takes, renews, settles, sweeps or prunes, so that none runs for long. Each of
 them answers for itself and can be sent again, so a call for more may be done in parts."""
 
