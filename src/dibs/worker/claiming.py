@@ -93,6 +93,8 @@ class Claimer:
             choice = lookout.pick(room) if room else None
             if choice is not None:
                 await self._claim(lookout, *choice)
+                if not self._full:
+                    await asyncio.sleep(0)  # what has come starts before the next call is put together
             elif room and self._until_empty and self._settles_seen != self._settles:
                 self._settles_seen = self._settles
                 lookout.ask_all()  # a retry may be due at once, a handler may have enqueued more
