@@ -35,8 +35,8 @@ class Flaky(MemoryStore):
 
     async def _reach(self) -> None:
         self.calls += 1
-        if self.hangs:
-            await asyncio.sleep(600)
+        while self.hangs:
+            await asyncio.sleep(0.01)
         if self.away:
             raise StoreUnavailable("cannot be reached at host/db: nobody there")
 
