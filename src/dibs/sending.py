@@ -1,13 +1,18 @@
-"""Enqueueing as a stream: any number of calls, one chunk of them in memory."""
+"""Enqueueing as a stream: any number of calls, two chunks of them in memory."""
 
+import asyncio
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import aclosing
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from dibs.arguments import Signature
+from dibs.ending import end
 from dibs.errors import Refused
 from dibs.handle import Handle, OpenStore
 from dibs.job import Enqueued, NewJob
+from dibs.store import Store
 
 R = TypeVar("R")
 
@@ -60,32 +65,54 @@ class Sending(Generic[R]):
             raise RuntimeError("these calls were sent already: call enqueue_many again to send more")
         self._begun = True
         store, done = await self._store(), 0
-        async for jobs in self._jobs():
-            try:
-                sent = await store.enqueue(jobs)
-            except Refused as problem:
-                raise self._signature.blame(problem, *(job.args for job in jobs)) from None
-            done += len(sent)
-            if self._progress is not None:
-                self._progress(done)
-            yield sent
+        sends = self._as_they_come(store) if isinstance(self._calls, AsyncIterable) else self._overlapping(store)
+        async with aclosing(sends):
+            async for sent in sends:
+                done += len(sent)
+                if self._progress is not None:
+                    self._progress(done)
+                yield sent
 
-    async def _jobs(self) -> AsyncIterator[list[NewJob]]:
+    async def _as_they_come(self, store: Store) -> AsyncGenerator[list[Enqueued], None]:
+        """Each chunk when it is full: nobody knows how long the next one takes to come."""
+        assert isinstance(self._calls, AsyncIterable)
         jobs: list[NewJob] = []
-        if isinstance(self._calls, AsyncIterable):
-            async for call in self._calls:
-                jobs.append(self._to_job(call))
-                if len(jobs) == self._chunk:
-                    yield jobs
-                    jobs = []
-        else:
-            for call in self._calls:
-                jobs.append(self._to_job(call))
-                if len(jobs) == self._chunk:
-                    yield jobs
-                    jobs = []
+        async for call in self._calls:
+            jobs.append(self._to_job(call))
+            if len(jobs) == self._chunk:
+                yield await self._send(store, jobs)
+                jobs = []
         if jobs:
-            yield jobs
+            yield await self._send(store, jobs)
+
+    async def _overlapping(self, store: Store) -> AsyncGenerator[list[Enqueued], None]:
+        """A chunk is made while the store is busy with the one before."""
+        assert isinstance(self._calls, Iterable)
+        calls = iter(self._calls)
+        jobs, problem = self._next(calls)
+        while jobs:
+            sending = asyncio.ensure_future(self._send(store, jobs))
+            try:
+                await asyncio.sleep(0)  # it is on its way from here on
+                jobs, problem = self._next(calls)
+                yield await sending
+            finally:
+                await end([sending])
+        if problem is not None:
+            raise problem
+
+    def _next(self, calls: Iterator[Call]) -> tuple[list[NewJob], Exception | None]:
+        """The next chunk. If one of its calls is refused there is none, but those before it are still to be stored."""
+        try:
+            return [self._to_job(call) for call in islice(calls, self._chunk)], None
+        except Exception as problem:
+            return [], problem
+
+    async def _send(self, store: Store, jobs: list[NewJob]) -> list[Enqueued]:
+        try:
+            return await store.enqueue(jobs)
+        except Refused as problem:
+            raise self._signature.blame(problem, *(job.args for job in jobs)) from None
 
     def __del__(self) -> None:
         if not self._begun:

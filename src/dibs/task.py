@@ -181,7 +181,7 @@ class Task(Generic[P, R]):
     def enqueue_many(
         self, calls: Calls, *, chunk: int = CHUNK, progress: Callable[[int], object] | None = None
     ) -> Sending[R]:
-        """Store a job for each call, as they come, in chunks; in memory there is never more than one chunk.
+        """Store a job for each call, as they come, in chunks; in memory there are never more than two of them.
 
         ``calls`` is any iterable or async iterable, a generator too, of ``task.job(…)``, of tuples of arguments or
         of dicts of them. ``await`` it for the number of jobs that were created, or iterate over it with ``async for``

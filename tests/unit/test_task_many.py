@@ -1,13 +1,16 @@
 """Enqueueing many jobs as a stream."""
 
+import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from dibs import App, Filter, Refused, State
-from dibs.job import Enqueued
+from dibs.job import Enqueued, NewJob
+from dibs.sending import Sending
 from dibs.stores.memory import MemoryStore
 
 
@@ -60,6 +63,84 @@ async def test_a_call_that_does_not_fit_stops_many_after_the_chunks_before_it(ap
             await send.enqueue_many([(1,), (2,), (3,), bad], chunk=2)
     [counts] = await (await app.store()).counts()
     assert counts.states[State.QUEUED] == 3 * 2
+
+
+class Slow(MemoryStore):
+    """Stores nothing before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.go = asyncio.Event()
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self.asked.append(len(jobs))
+        await self.go.wait()
+        return await super().enqueue(jobs)
+
+
+def pulled(count: int, seen: list[int]) -> Iterator[tuple[int]]:
+    for number in range(count):
+        seen.append(number)
+        yield (number,)
+
+
+async def test_the_next_chunk_of_many_is_made_while_one_is_stored_and_no_more() -> None:
+    store, seen = Slow(), list[int]()
+    app = App(store=store)
+
+    @app.task
+    def send(n: int) -> None: ...
+
+    sending = asyncio.ensure_future(_awaited(send.enqueue_many(pulled(10, seen), chunk=3)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (store.asked, seen) == ([3], [0, 1, 2, 3, 4, 5])
+    store.go.set()
+    assert await sending == 10
+    assert store.asked == [3, 3, 3, 1]
+
+
+async def _awaited(many: Sending[Any]) -> int:
+    return await many
+
+
+async def test_many_that_is_left_in_the_middle_sends_no_more_and_leaves_nothing_running() -> None:
+    store, seen = Slow(), list[int]()
+    store.go.set()
+    app = App(store=store)
+
+    @app.task
+    def send(n: int) -> None: ...
+
+    before = asyncio.all_tasks()
+    async with aclosing(aiter(send.enqueue_many(pulled(10, seen), chunk=3))) as handles:  # type: ignore[type-var]
+        async for handle in handles:
+            assert handle.created
+            store.go.clear()
+            break
+    assert asyncio.all_tasks() == before
+    assert store.asked == [3]
+    sending = asyncio.ensure_future(_awaited(send.enqueue_many(pulled(10, seen), chunk=3)))
+    await asyncio.sleep(0.01)
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert asyncio.all_tasks() == before
+    assert store.asked == [3, 3]
+
+
+async def test_many_gives_the_handles_of_a_stream_although_its_next_call_does_not_come(app: App) -> None:
+    @app.task
+    def send(n: int) -> None: ...
+
+    async def stream() -> AsyncIterator[tuple[int]]:
+        yield (1,)
+        yield (2,)
+        await asyncio.sleep(3600)
+
+    async for handle in send.enqueue_many(stream(), chunk=2):
+        assert handle.created
+        break
 
 
 async def test_what_a_store_refuses_of_many_is_named_too(app: App) -> None:

@@ -27,7 +27,8 @@ class Flaky(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.away = False
-        self.hangs = False
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.calls = 0
         self.refuse = ""
         self.forget_answers = 0
@@ -35,8 +36,7 @@ class Flaky(MemoryStore):
 
     async def _reach(self) -> None:
         self.calls += 1
-        while self.hangs:
-            await asyncio.sleep(0.01)
+        await self.answers.wait()
         if self.away:
             raise StoreUnavailable("cannot be reached at host/db: nobody there")
 
@@ -183,7 +183,7 @@ async def test_a_lease_that_cannot_be_renewed_in_time_is_lost_by_the_workers_own
     @shop.task(lease=1)
     async def endless() -> None:
         began = time.monotonic()
-        flaky.hangs = True
+        flaky.answers.clear()
         try:
             await asyncio.sleep(600)
         finally:
@@ -195,7 +195,7 @@ async def test_a_lease_that_cannot_be_renewed_in_time_is_lost_by_the_workers_own
         [(attempt, after)] = seen
         assert attempt.lost
         assert after < 5, "before anybody else could have it for long"
-        flaky.hangs = False
+        flaky.answers.set()
         await until(lambda: worker.stats.lost == 1)
         worker.stop(now=True)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 from time import monotonic
 
+from dibs.ending import end
 from dibs.store import Store
-from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.run import Run
 

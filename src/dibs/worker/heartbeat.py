@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 from dibs.clock import system_clock
+from dibs.ending import end
 from dibs.outcome import Pulse
 from dibs.store import Store
-from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.reports import beat
 from dibs.worker.run import Run, Why

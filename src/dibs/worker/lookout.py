@@ -8,8 +8,8 @@ from math import ceil
 from random import uniform
 from typing import Any
 
+from dibs.ending import end
 from dibs.store import Store
-from dibs.worker.ending import end
 from dibs.worker.outage import Backoff, Weather
 
 FALLBACK = 10.0

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from datetime import timedelta
 
+from dibs.ending import end
 from dibs.errors import StoreUnavailable
 from dibs.outcome import Failed, Outcome, Verdict
 from dibs.store import Store
-from dibs.worker.ending import end
 from dibs.worker.log import about, log
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.reports import beat

@@ -7,6 +7,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any
 
+from dibs.ending import end
 from dibs.errors import StoreUnavailable
 from dibs.outcome import Outcome, Retry, Verdict, kind
 from dibs.store import Store
@@ -17,7 +18,6 @@ from dibs.telemetry.tally import Tally
 from dibs.worker.cancels import Cancels
 from dibs.worker.claiming import Claimer
 from dibs.worker.declaring import Declaring
-from dibs.worker.ending import end
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
 from dibs.worker.log import log
