@@ -86,14 +86,15 @@ class Sending(Generic[R]):
             yield await self._send(store, jobs)
 
     async def _overlapping(self, store: Store) -> AsyncGenerator[list[Enqueued], None]:
-        """A chunk is made while the store is busy with the one before."""
+        """A chunk is made while a server is busy with the one before; an embedded store would want the same processor."""
         assert isinstance(self._calls, Iterable)
-        calls = iter(self._calls)
+        calls, embedded = iter(self._calls), getattr(store, "embedded", False)
         jobs, problem = self._next(calls)
         while jobs:
             sending = asyncio.ensure_future(self._send(store, jobs))
             try:
-                await asyncio.sleep(0)  # it is on its way from here on
+                # After one turn of the loop it is on its way.
+                await (asyncio.wait([sending]) if embedded else asyncio.sleep(0))
                 jobs, problem = self._next(calls)
                 yield await sending
             finally:

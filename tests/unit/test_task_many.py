@@ -66,7 +66,9 @@ async def test_a_call_that_does_not_fit_stops_many_after_the_chunks_before_it(ap
 
 
 class Slow(MemoryStore):
-    """Stores nothing before it is let."""
+    """Stores nothing before it is let, as a server might."""
+
+    embedded = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -48,6 +48,8 @@ from dibs.stores.memory.records import Record
 class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs):
     """Jobs in this process's memory, gone when it ends; safe to use from several threads."""
 
+    embedded = True
+
     def __init__(self, *, clock: Clock = system_clock, limits: Limits = rules.DEFAULT) -> None:
         super().__init__()
         self._clock = clock

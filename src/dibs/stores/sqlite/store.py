@@ -77,6 +77,8 @@ class _Open(NamedTuple):
 class SQLiteStore(BulkVerbs):
     """Jobs in an SQLite file; safe to use from several threads, event loops and processes at once."""
 
+    embedded = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],
