@@ -86,7 +86,7 @@ class Sending(Generic[R]):
             yield await self._send(store, jobs)
 
     async def _overlapping(self, store: Store) -> AsyncGenerator[list[Enqueued], None]:
-        """A chunk is made while a server is busy with the one before; an embedded store would want the same processor."""
+        """A chunk is made while a server is busy with the one before; an embedded store would want that processor."""
         assert isinstance(self._calls, Iterable)
         calls, embedded = iter(self._calls), getattr(store, "embedded", False)
         jobs, problem = self._next(calls)
