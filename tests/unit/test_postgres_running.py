@@ -195,3 +195,14 @@ async def test_a_database_restored_on_a_server_that_counts_from_the_beginning_fi
         assert await store.sweep() == 0
         assert len(await running(store)) == 2
         assert await sql.fetchval("select pg_snapshot_xmax(seen) < '99999999990'::xid8 from dibs.swept")
+
+
+async def test_whoever_empties_all_tables_has_not_ended_the_sweeps(url: str) -> None:
+    async with connected(url) as sql, opened(url) as store:
+        await sql.execute("truncate dibs.job, dibs.taken, dibs.swept")
+        await store.enqueue(jobs(1))
+        [claim] = await store.claim("default", "w", 1, LEASE)
+        for _ in range(2):
+            assert await running(store) == {claim.id}
+            assert await store.sweep() == 0
+        assert await sql.fetchval("select pg_snapshot_xmax(seen) > '1'::xid8 from dibs.swept")

@@ -107,10 +107,11 @@ create index taken_claimed_in on dibs.taken (claimed_in);
 -- One row: what the last sweep saw, and itself. What was written before by transactions that it saw the end of is gone, so
 -- nobody has to read past what is left of it in the table while an old snapshot keeps it there. The row is the lock of sweeps.
 create table dibs.swept (
-    seen pg_snapshot not null,
-    sweeper xid8 not null
+    single boolean primary key default true check (single),
+    seen pg_snapshot not null default '1:1:',
+    sweeper xid8 not null default '0'
 );
-insert into dibs.swept values ('1:1:', '0');
+insert into dibs.swept default values;
 
 -- Keys that are busy although their job may be finished: looked at by enqueues of jobs with a key. A row says something
 -- only while its job is there; dibs.prune drops those that are over.

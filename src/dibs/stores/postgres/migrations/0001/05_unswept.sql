@@ -6,7 +6,7 @@ as $$
     select
         -- A database that was restored from a dump counts its transactions anew.
         case when pg_snapshot_xmax(swept.seen) <= pg_snapshot_xmax(pg_current_snapshot())
-            then pg_snapshot_xmax(swept.seen) else '0'::xid8 end,
+            then pg_snapshot_xmax(swept.seen) else '0' end,
         array(select pg_snapshot_xip(swept.seen)) || swept.sweeper
-    from dibs.swept
+    from (select) as nothing left join dibs.swept on true
 $$;

@@ -9,6 +9,9 @@ declare
     sight pg_snapshot;
     claimed uuid[];
 begin
+    if not exists (select from dibs.swept) then -- somebody has emptied every table
+        insert into dibs.swept default values on conflict do nothing;
+    end if;
     perform from dibs.swept for update skip locked;
     if not found then
         return null;
