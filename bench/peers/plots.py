@@ -25,14 +25,15 @@ class Drawing(msgspec.Struct, frozen=True):
     title: str
     unit: str
     panels: dict[str, Sequence[tuple[str, float]]]
-    logarithmic: bool = False
+    cut: float | None = None
+    """Bars that are so many times as long as the shortest are cut off there, and an arrow says so."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
     """Those that there are figures for."""
     every = (
         _drawing(results, "throughput", "rate", "Throughput, one worker process, best setting of each", "jobs/s"),
-        _drawing(results, "latency", "p50", "Latency of an idle worker, best setting of each: median", "ms", log=True),
+        _drawing(results, "latency", "p50", "Latency of an idle worker, best setting of each: median", "ms", cut=8),
         _drawing(results, "enqueue", "rate", "Enqueue, one by one", "jobs/s", variant="one by one"),
         _drawing(results, "enqueue", "rate", "Enqueue, many in a call", "jobs/s", variant="bulk", name="enqueue-bulk"),
         _drawing(results, "throughput", "life_bytes", "Log of the server, enqueue to end", "bytes/job", name="log"),
@@ -54,7 +55,7 @@ def _drawing(
     *,
     variant: str | None = None,
     name: str | None = None,
-    log: bool = False,
+    cut: float | None = None,
 ) -> Drawing:
     less = WORKLOADS[workload].figures[figure].better == "less"
     panels: dict[str, Sequence[tuple[str, float]]] = {}
@@ -64,7 +65,7 @@ def _drawing(
         bars = [(cell.system, cell.figures[figure]) for cell in best_of(found, figure, less=less)]
         if bars:
             panels[store] = bars
-    return Drawing(name or workload, title, unit, panels, log)
+    return Drawing(name or workload, title, unit, panels, cut)
 
 
 def _fits(cell: Cell, workload: str, variant: str | None) -> bool:
@@ -111,11 +112,13 @@ def _draw(drawing: Drawing, theme: str, folder: Path) -> list[Path]:
 def _panel(axis: Any, title: str, bars: Sequence[tuple[str, float]], colours: dict[str, str], drawing: Drawing) -> None:
     names = [name for name, _ in bars][::-1]
     values = [value for _, value in bars][::-1]
-    drawn = axis.barh(names, values, color=[colours[_whose(name)] for name in names], height=0.7)
-    axis.bar_label(drawn, [_number(value) for value in values], padding=4, color=colours["text"], fontsize=9)
+    longest = min(values) * drawing.cut if drawing.cut else max(values)
+    drawn = axis.barh(
+        names, [min(value, longest) for value in values], color=[colours[_whose(name)] for name in names], height=0.7
+    )
+    labels = [f"→ {_number(value)}" if value > longest else _number(value) for value in values]
+    axis.bar_label(drawn, labels, padding=4, color=colours["text"], fontsize=9)
     axis.set_title(title, loc="left", color=colours["text"], fontsize=10)
-    if drawing.logarithmic:
-        axis.set_xscale("log")
     axis.margins(x=0.12)
     axis.tick_params(colors=colours["text"], labelsize=9, length=0)
     axis.xaxis.set_visible(False)
