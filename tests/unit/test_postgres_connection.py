@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from dibs.errors import ConfigurationError, DibsError, StoreUnavailable
 from dibs.job import NewJob, State
 from dibs.outcome import Succeeded, Verdict
 from dibs.stores import open_store
-from dibs.stores.postgres import PostgresStore
+from dibs.stores.postgres import PostgresStore, wakeups
 from dibs.stores.postgres.options import Options, split
+from dibs.stores.postgres.wakeups import Waker
 from dibs.stores.schema import open_schema
 from dibs.task import Task
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
@@ -401,6 +403,29 @@ async def test_many_enqueues_at_once_send_few_notifications_and_wake(newest: str
         await until(lambda: _flushed(store))
         await listener.execute("select pg_notify('dibs', 'last')")
     assert 2 <= next(heard) < 100
+
+
+async def test_a_few_enqueues_in_a_row_wake_at_once_and_a_busy_producer_keeps_its_distance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(wakeups, "time", SimpleNamespace(monotonic=lambda: now))
+    sent: list[list[str]] = []
+
+    async def send(queues: list[str]) -> None:
+        sent.append(queues)
+
+    waker = Waker(send)
+    assert [waker.at_once(["q"]) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert waker.at_once(["q", "other"]), "one of them has not been heard of"
+    answers = []
+    for _ in range(40):
+        now += wakeups.GAP / 4
+        answers.append(waker.at_once(["q"]))
+    assert 9 <= sum(answers) <= 11, "one in each gap"
+    now += 1
+    assert [waker.at_once(["q"]) for _ in range(11)] == [True] * 10 + [False]
+    assert sent == []
 
 
 async def test_behind_a_transaction_pooler_nothing_is_prepared_and_waiting_polls(url: str) -> None:

@@ -18,25 +18,29 @@ CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
 GAP = 0.005
+BURST = 10
+"""What one that enqueues now and then may send in a row: jobs that happen to come together are all heard of at once."""
 
 
 Heard = Callable[[object, int, str, object], None]
 
 
 class Waker:
-    """The sending side: the first enqueue in a while wakes within its own transaction, the others together."""
+    """The sending side: a few enqueues in a while wake within their own transactions, the others together."""
 
     def __init__(self, send: Callable[[list[str]], Awaitable[None]]) -> None:
         self._send = send
-        self._sent: dict[str, float] = {}
+        self._paid_until: dict[str, float] = {}
+        """For each queue, when all that was sent would have been sent if each had kept its distance to the last."""
         self._pending: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def at_once(self, queues: Iterable[str]) -> bool:
         """Whether an enqueue to these queues should wake by itself."""
         now = time.monotonic()
-        fresh = [queue for queue in queues if now - self._sent.get(queue, -1.0) > GAP]
-        self._sent.update(dict.fromkeys(fresh, now))
+        paid = {queue: max(self._paid_until.get(queue, now), now) for queue in queues}
+        fresh = {queue: until + GAP for queue, until in paid.items() if until <= now + (BURST - 1) * GAP}
+        self._paid_until.update(fresh)
         return bool(fresh)
 
     def soon(self, queues: Iterable[str]) -> None:
