@@ -172,9 +172,7 @@ async def _add_up(store: Store, name: str) -> None:
     kind = f"sample:{name}"
     kept = (await store.kept((kind,))).values[kind]
     if set(kept) - {TOGETHER}:
-        together: Places = {}
-        for packed in list(kept.values())[: BULK - 1]:
-            together = slots.add(together, slots.unpack(packed))
+        together = slots.together(slots.unpack(packed) for packed in list(kept.values())[: BULK - 1])
         gone = dict.fromkeys(list(kept)[: BULK - 1])
         await store.keep(kind, {**gone, TOGETHER: slots.pack(together)})
     await store.keep(INDEX, {name: {"together": True}})

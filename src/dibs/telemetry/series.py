@@ -1,6 +1,6 @@
 """Reading samples back: one point every five minutes, and what each task and queue did in all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 from dibs.store import Store
 from dibs.telemetry import slots
 from dibs.telemetry.slots import KEPT_FOR, SLOT, Places
-from dibs.telemetry.tally import Figures, Place
+from dibs.telemetry.tally import Figures, Place, summed
 
 CHUNK = 100
 """How many slots are read in one call."""
@@ -22,6 +22,10 @@ class Point(msgspec.Struct, frozen=True):
     """When it began."""
     places: dict[Place, Figures]
     """By queue and task."""
+
+    @property
+    def tasks(self) -> dict[str, Figures]:
+        return _sum(self.places, lambda place: place[1])
 
     @property
     def total(self) -> Figures:
@@ -65,10 +69,7 @@ class Series(msgspec.Struct, frozen=True):
         return _sum(self._places(), lambda _: "all").get("all", Figures())
 
     def _places(self) -> Places:
-        found: Places = {}
-        for point in self.points:
-            found = slots.add(found, point.places)
-        return found
+        return slots.together(point.places for point in self.points)
 
 
 async def samples(
@@ -98,9 +99,7 @@ async def samples(
 
 
 def _read(kept: Mapping[str, Mapping[str, Any]], queue: str | None, task: str | None) -> Places:
-    found: Places = {}
-    for packed in kept.values():
-        found = slots.add(found, slots.unpack(packed))
+    found = slots.together(slots.unpack(packed) for packed in kept.values())
     return {
         place: figures for place, figures in found.items() if queue in (None, place[0]) and task in (None, place[1])
     }
@@ -115,9 +114,5 @@ def _depths(kept: Mapping[str, Mapping[str, Any]], queue: str | None) -> list[De
     return found
 
 
-def _sum(places: Mapping[Place, Figures], by: Any) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
-    for place, figures in places.items():
-        name = by(place)
-        found[name] = found[name].plus(figures) if name in found else figures
-    return found
+def _sum(places: Mapping[Place, Figures], by: Callable[[Place], str]) -> dict[str, Figures]:
+    return summed((by(place), figures) for place, figures in places.items())

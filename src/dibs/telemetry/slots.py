@@ -1,10 +1,11 @@
 """How samples lie in the store: by slots of five minutes of the store's clock, each a kind of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
-from dibs.telemetry.tally import Figures, Place
+from dibs.telemetry.tally import Figures, Place, summed
 
 SLOT = timedelta(minutes=5)
 KEPT_FOR = timedelta(hours=48)
@@ -65,12 +66,9 @@ def unpack(packed: Mapping[str, Any]) -> Places:
     }
 
 
-def add(one: Mapping[Place, Figures], more: Mapping[Place, Figures]) -> Places:
-    """Both together."""
-    found = dict(one)
-    for place, figures in more.items():
-        found[place] = found[place].plus(figures) if place in found else figures
-    return found
+def together(samples: Iterable[Mapping[Place, Figures]]) -> Places:
+    """All of them added up."""
+    return summed(chain.from_iterable(each.items() for each in samples))
 
 
 def since(places: Mapping[Place, Figures], before: Mapping[Place, Figures]) -> Places:
@@ -83,7 +81,5 @@ def _few(places: Mapping[Place, Figures]) -> Places:
     if len(places) <= TASKS:
         return dict(places)
     busiest = sorted(places, key=lambda place: -places[place].moves)
-    found = {place: places[place] for place in busiest[: TASKS - 1]}
-    for place in busiest[TASKS - 1 :]:
-        found = add(found, {OTHERS: places[place]})
-    return found
+    named = {place: place for place in busiest[: TASKS - 1]}
+    return summed((named.get(place, OTHERS), places[place]) for place in busiest)

@@ -6,7 +6,7 @@ another, never a figure that falls.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -38,6 +38,7 @@ class Ran(Protocol):
 
 
 R = TypeVar("R", bound=Ran)
+K = TypeVar("K", bound=Hashable)
 
 
 class Figures(msgspec.Struct, eq=False):
@@ -65,11 +66,14 @@ class Figures(msgspec.Struct, eq=False):
         setattr(self, event, getattr(self, event) + 1)
 
     def copy(self) -> "Figures":
-        return self.plus(Figures())
+        return Figures.total([self])
 
-    def plus(self, other: "Figures") -> "Figures":
-        counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
-        return Figures(**counts, ran=self.ran.plus(other.ran), waited=self.waited.plus(other.waited))
+    @classmethod
+    def total(cls, some: Sequence["Figures"]) -> "Figures":
+        """All of them together, at least one."""
+        counts = {name: sum([getattr(each, name) for each in some]) for name in COUNTS}
+        ran, waited = ([getattr(each, name) for each in some] for name in ("ran", "waited"))
+        return cls(**counts, ran=Times.total(ran), waited=Times.total(waited))
 
     def minus(self, other: "Figures") -> "Figures":
         counts = {name: getattr(self, name) - getattr(other, name) for name in COUNTS}
@@ -93,6 +97,15 @@ class Figures(msgspec.Struct, eq=False):
 
 
 COUNTS = ("started", *OUTCOMES)
+
+
+def summed(figures: Iterable[tuple[K, Figures]]) -> dict[K, Figures]:
+    """Those of the same name together."""
+    named = defaultdict[K, list[Figures]](list)
+    for name, each in figures:
+        named[name].append(each)
+    return {name: some[0] if len(some) == 1 else Figures.total(some) for name, some in named.items()}
+
 
 Place = tuple[str, str]
 """A queue and a task."""

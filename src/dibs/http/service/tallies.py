@@ -171,13 +171,10 @@ def samples_shown(series: Series) -> data.Samples:
 
 
 def _slot(point: Point, depth: Depth | None) -> data.Slot:
-    tasks: dict[str, Figures] = {}
-    for (_, task), figures in point.places.items():
-        tasks[task] = tasks[task].plus(figures) if task in tasks else figures
     queues = {} if depth is None else depth.queues
     return data.Slot(
         at=point.at,
-        tasks={name: data.SampleTask(**figured(figures)) for name, figures in tasks.items()},
+        tasks={name: data.SampleTask(**figured(figures)) for name, figures in point.tasks.items()},
         total=data.SampleTask(**figured(point.total)),
         queues={name: data.SampleQueue(**_depth(each)) for name, each in queues.items()},
     )
