@@ -137,7 +137,7 @@ class Keys:
 
     def _job(self, number: int) -> NewJob:
         window = WINDOW if number < FINISHED else None
-        return NewJob(task=TASK, queue=QUEUE, args=arguments(number), key=f"key-{number}", unique_for=window)
+        return NewJob(task=TASK, queue=QUEUE, args=arguments(number), key=_key(number), unique_for=window)
 
     def _order(self, kind: str, size: int) -> tuple[list[NewJob], list[UUID] | None]:
         """What to enqueue; and the ids of the jobs that are there."""
@@ -164,6 +164,11 @@ class Keys:
     def _agree(self, what: str, found: object, expected: object) -> None:
         if found != expected:
             raise DiscrepancyError(f"{self._ground.name}: {what}: {found}, expected {expected}")
+
+
+def _key(number: int) -> str:
+    """Scattered, each once: new keys fall into an index wherever old ones are, as those of a shop's customers do."""
+    return f"key-{number * 2_654_435_761 % 2**32:08x}"
 
 
 def show(costs: Sequence[Cost]) -> None:

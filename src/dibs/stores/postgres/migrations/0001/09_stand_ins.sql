@@ -4,6 +4,8 @@
 create function dibs.stand_ins(ids uuid[], queues text[], keys text[], holders uuid[], fresh uuid[])
 returns table (id uuid, created boolean)
 language plpgsql volatile
+-- Whoever calls this forbids it: half of 10,000 jobs compared with the other half took 1.4 s.
+set enable_hashjoin = on
 as $$
 #variable_conflict use_column
 declare
