@@ -120,7 +120,7 @@ class Admin:
                 for state, number in one.states.items()
                 if which.states is None or state in which.states
             )
-        return (await self.store.delete(which, force=True, dry_run=True)).count
+        return (await self.store.count(which)).count
 
     async def change(
         self,

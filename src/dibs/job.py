@@ -291,6 +291,13 @@ class Changed(msgspec.Struct, frozen=True):
     after: UUID | None = None
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """How many jobs there are; at least so many if it is not complete."""
+
+    count: int
+    complete: bool = True
+
+
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """See ``Store.cancel``."""
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from dibs.job import (
     Changed,
     Claim,
+    Counted,
     Enqueued,
     Filter,
     Flow,
@@ -188,6 +189,13 @@ class Store(Protocol):
 
         With ``most``, a store where counting takes longer the more there is stops at about so many jobs of a state
         and names that state in ``more``; a queue that has nothing but old finished jobs may then be missing.
+        """
+
+    async def count(self, which: Filter, *, most: int | None = None) -> Counted:
+        """How many jobs match.
+
+        With ``most``, a store where counting takes longer the more there is stops when it has counted, or looked at,
+        about so many jobs, and says that this is not all.
         """
 
     async def workers(self) -> list[WorkerInfo]:

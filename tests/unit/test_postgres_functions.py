@@ -158,6 +158,7 @@ def test_psql_has_every_verb_of_an_operator(psql: Psql) -> None:
     assert psql("select task from dibs.claim('default', 'w')") == ["c"]
     assert count("""reschedule('{"tasks": ["b"]}', '2100-01-01')""") == "1"
     assert psql("""select dibs.count_matching('{}', array['queued', 'running'])""") == ["3"]
+    assert psql("""select dibs.count_matching('{}', most => 2)""") == ["2"]
     assert count(f"cancel('{EVERY}')") == "3"  # the running one is asked
     assert psql("select task, state from dibs.find()") == ["c|running", "b|cancelled", "a|cancelled"]
     assert count("""requeue('{"tasks": ["b"]}')""") == "1"

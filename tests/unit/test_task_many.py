@@ -170,10 +170,10 @@ async def test_a_hundred_thousand_jobs_from_a_generator_need_little_memory() -> 
     class Counting(MemoryStore):
         """Keeps nothing, so that only what the sender keeps is measured."""
 
-        count = 0
+        stored = 0
 
         async def enqueue(self, jobs: Any) -> list[Enqueued]:
-            self.count += len(jobs)
+            self.stored += len(jobs)
             return [Enqueued(job.id, created=True) for job in jobs]
 
     store = Counting()
@@ -184,7 +184,7 @@ async def test_a_hundred_thousand_jobs_from_a_generator_need_little_memory() -> 
 
     tracemalloc.start()
     try:
-        assert await send.enqueue_many(send.job(n) for n in range(100_000)) == store.count == 100_000
+        assert await send.enqueue_many(send.job(n) for n in range(100_000)) == store.stored == 100_000
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
+from pathlib import Path
 from uuid import UUID
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 import dibs
 from dibs.http import Site, Token, admin_app
+from dibs.http.dashboard import actions
 from dibs.http.service.data import Role
 from dibs.http.tokens import new_token
 from dibs.job import Filter, State
@@ -232,6 +234,24 @@ async def test_many_jobs_are_changed_after_a_page_that_says_how_many() -> None:
         assert "requeue" in audit
         assert "local" in audit
         assert await jobs(app, states=(State.FAILED,)) == []
+
+
+async def test_where_there_are_too_many_to_count_the_pages_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "COUNTED", 100)
+    shop = dibs.App(f"sqlite:///{tmp_path}/jobs.db?migrate=auto")
+    async with shop, dashboard(shop) as (client, app):
+        await (await app.store()).enqueue([dibs.NewJob(task="t", args={"n": n}) for n in range(250)])
+        asked = await post(client, "/choose", {"what": "all", "state": "queued", "verb": "cancel"})
+        assert "Cancel 100 jobs or more?" in asked.text
+        assert "not counted to the end" in asked.text
+        refused = await post(client, "/batches", {"verb": "cancel", "state": "queued"})
+        assert refused.status_code == 400
+        assert len(await jobs(app, states=(State.QUEUED,))) == 100, "a page of them"
+        begun = await done(client, {"verb": "cancel", "state": "queued", "confirm": 100})
+        assert "Cancel: 250<" in begun, "it does not say of how many"
+        assert await jobs(app, states=(State.QUEUED,)) == []
 
 
 async def test_chosen_jobs_alone_are_changed() -> None:

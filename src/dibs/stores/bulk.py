@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from dibs import limits as rules
-from dibs.job import Cancel, Change, Changed, Delete, Filter, Reprioritise, Requeue, Reschedule
+from dibs.job import Cancel, Change, Changed, Counted, Delete, Filter, Reprioritise, Requeue, Reschedule, State
 from dibs.store import CHUNK
 
 
@@ -17,14 +17,19 @@ class BulkVerbs(ABC):
         """Apply the change to the first ``limit`` jobs behind ``after`` that match and are in ``change.states``."""
 
     @abstractmethod
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
-        """How many jobs behind ``after`` match and are in ``change.states``."""
+    async def _count(
+        self, which: Filter, states: frozenset[State], after: UUID | None = None, most: int | None = None
+    ) -> Counted:
+        """How many jobs behind ``after`` match and are in one of the states; with ``most`` see ``Store.count``."""
+
+    async def count(self, which: Filter, *, most: int | None = None) -> Counted:
+        return await self._count(rules.chosen(which, change=False), frozenset(State), most=rules.most(most))
 
     async def _apply(self, which: Filter, change: Change, dry_run: bool, after: UUID | None, limit: int) -> Changed:
         rules.chosen(which, change=True)
         rules.limit(limit)
         if dry_run:
-            return Changed(await self._count(which, change, after))
+            return Changed((await self._count(which, change.states, after)).count)
         return await self._change(which, change, after, limit)
 
     async def cancel(

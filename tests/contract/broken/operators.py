@@ -1,5 +1,6 @@
 """Stores that do to jobs what no operator asked for."""
 
+import sys
 from datetime import datetime
 from uuid import UUID
 
@@ -7,6 +8,7 @@ from dibs import limits as rules
 from dibs.job import (
     Change,
     Changed,
+    Counted,
     Delete,
     Filter,
     Page,
@@ -58,8 +60,8 @@ class DeleteOnlyHides(MemoryStore):
 
 @caught_by("test_change::test_a_dry_run_counts_all_and_changes_nothing")
 class DryRunIsWet(MemoryStore):
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
-        return (await self._change(which, change, after, rules.BULK)).count
+    async def _apply(self, which: Filter, change: Change, dry_run: bool, after: UUID | None, limit: int) -> Changed:
+        return await super()._apply(which, change, False, after, rules.BULK if dry_run else limit)
 
 
 @caught_by("test_change::test_chunks_go_newest_first_and_say_where_to_go_on")
@@ -85,6 +87,12 @@ class EndsWhereItStoppedLooking(MemoryStore):
         page = await super().find(which, after, limit)
         looked = sorted(self._jobs, reverse=True)[: most or None]
         return Page(tuple(job for job in page.jobs if job.id in looked), page.after)
+
+
+@caught_by("test_counts::test_who_stops_counting_says_so_and_counted_no_more_than_there_are")
+class SaysThatItCountedAll(MemoryStore):
+    async def count(self, which: Filter, *, most: int | None = None) -> Counted:
+        return Counted(min((await super().count(which, most=most)).count, most or sys.maxsize))
 
 
 @caught_by("test_counts::test_what_is_not_counted_to_the_end_is_named_and_is_no_more_than_there_is")

@@ -20,6 +20,8 @@ View = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 FIELDS = 2_000
 """More than a page of jobs and a filter can have."""
+COUNTED = 50_000
+"""Whoever is asked whether he means so many jobs knows enough: nobody waits until millions are counted."""
 
 
 class Actions:
@@ -38,9 +40,8 @@ class Actions:
         now = self._service.clock()
         which = asking.job_filter(given, now)
         everything = not given
-        counted = await self._service.change(
-            msgspec.structs.replace(asking.batch(form, which, now, dry_run=True), everything=everything), _who(request)
-        )
+        dry = msgspec.structs.replace(asking.batch(form, which, now, dry_run=True), everything=everything)
+        counted = await self._service.change(dry, _who(request), most=COUNTED)
         return self._pages.page(
             request,
             "confirm",
@@ -48,6 +49,7 @@ class Actions:
             {
                 "verb": counted.verb.value,
                 "count": counted.count,
+                "more": not counted.complete,
                 "about": in_words(which, everything),
                 "which": [(name, value) for name, values in given.items() for value in values],
                 "everything": everything,
@@ -68,7 +70,7 @@ class Actions:
         form, now = await _form(request), self._service.clock()
         given = asking.batch(form, asking.job_filter(asking.asked(form), now), now, dry_run=False)
         try:
-            begun = await self._service.change(given, _who(request))
+            begun = await self._service.change(given, _who(request), most=COUNTED)
         except Unconfirmed as problem:
             raise Refused(f"{problem}: look at the number again and confirm it") from None
         return _go(request, f"batches/{begun.id}")

@@ -18,8 +18,8 @@ from dibs.http.service.audit import Audit, trim
 from dibs.http.service.data import Batch, BatchGiven, BatchState, JobFilter, Verb
 from dibs.http.service.pace import CHUNK, Pace
 from dibs.ids import new_id
-from dibs.job import Cancel, Change, Changed, Delete, Filter, Reprioritise, Requeue, Reschedule
-from dibs.limits import clean
+from dibs.job import Cancel, Change, Changed, Counted, Delete, Filter, Reprioritise, Requeue, Reschedule
+from dibs.limits import chosen, clean
 from dibs.redaction import Redaction, text_without_secrets
 from dibs.store import Store
 
@@ -127,19 +127,22 @@ class Batches:
 
     # --- asking ---------------------------------------------------------------------------------------------
 
-    async def change(self, given: BatchGiven, actor: str) -> Batch:
-        """Count, or begin. Unconfirmed if it is too much to do unasked; Refused if it makes no sense."""
+    async def change(self, given: BatchGiven, actor: str, *, most: int | None = None) -> Batch:
+        """Count, or begin. Unconfirmed if it is too much to do unasked; Refused if it makes no sense.
+
+        ``most``: whoever would rather see that there are many than wait for how many counts up to about so many.
+        """
         change, redaction = change_of(given), await self._redaction()
         store = await self._store()
-        count, complete = await self._count(store, given, change, redaction)
+        counted = await self._count(store, given, change, redaction, most)
         now = self._clock()
         batch = Batch(
             id=new_id(),
             verb=given.verb,
             about=in_words(given.which, given.everything),
             state=BatchState.COUNTED if given.dry_run else BatchState.RUNNING,
-            count=count,
-            complete=complete,
+            count=counted.count,
+            complete=counted.complete,
             done=0,
             actor=actor,
             reason=clean(given.reason, 200),
@@ -150,7 +153,7 @@ class Batches:
         )
         if given.dry_run:
             return batch
-        _check_confirmed(count, given.confirm)
+        _check_confirmed(counted, given.confirm)
         if sum(live.batch.state is BatchState.RUNNING for live in self._live.values()) >= AT_ONCE:
             raise TooMany(f"{AT_ONCE} batches are running: wait for one, or stop it")
         await self._begin(store, batch, given, change, redaction)
@@ -208,18 +211,20 @@ class Batches:
 
     # --- counting -------------------------------------------------------------------------------------------
 
-    async def _count(self, store: Store, given: BatchGiven, change: Change, redaction: Redaction) -> tuple[int, bool]:
-        """How many jobs it would change, and whether that is all."""
+    async def _count(
+        self, store: Store, given: BatchGiven, change: Change, redaction: Redaction, most: int | None
+    ) -> Counted:
+        """How many jobs it would change."""
         matches, which = search.matcher(given.which), search.store_filter(given.which, everything=given.everything)
         if matches is None:
-            return (await Admin(store, self._clock).apply(which, change, dry_run=True)).count, True
+            return await store.count(_narrowed(chosen(which, change=True), change), most=most)
         count, looked = 0, 0
         async for jobs, rest in search.walk(store, _narrowed(which, change)):
             count += sum(matches(redaction.job(job)) for job in jobs)
             looked += len(jobs)
             if looked >= COUNTED:
-                return count, rest is None
-        return count, True
+                return Counted(count, complete=rest is None)
+        return Counted(count)
 
     # --- doing ----------------------------------------------------------------------------------------------
 
@@ -322,10 +327,12 @@ class Batches:
             await trim(store, BATCH, KEPT)
 
 
-def _check_confirmed(count: int, confirmed: int | None) -> None:
-    if count <= UNCONFIRMED:
+def _check_confirmed(counted: Counted, confirmed: int | None) -> None:
+    """Where nobody counted to the end, whoever confirms at all was told so."""
+    count = counted.count
+    if counted.complete and count <= UNCONFIRMED:
         return
-    if confirmed is None or abs(confirmed - count) > max(10, count // 10):
+    if confirmed is None or (counted.complete and abs(confirmed - count) > max(10, count // 10)):
         raise Unconfirmed(count, confirmed)
 
 

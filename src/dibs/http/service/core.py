@@ -21,7 +21,7 @@ from dibs.redaction import Redaction
 from dibs.store import Store
 from dibs.stores import open_store
 
-COUNTED = 10_000
+COUNTED = 3_000
 """Of each state, while there was no time to count all jobs."""
 
 

@@ -31,7 +31,7 @@ from dibs.telemetry.series import Series
 __all__ = ["NotFound", "Service"]
 
 
-PATIENCE = 0.05
+PATIENCE = 0.03
 """Seconds that whoever asks waits for all jobs to be counted."""
 RECENTLY = timedelta(minutes=10)
 """What rates are measured over."""
@@ -81,9 +81,9 @@ class Service(Planned):
         await self.audit_trail.write(actor, given.verb, f"job {id} of {job.task}", changed.count, reason=given.reason)
         return data.Outcome(changed=changed.count)
 
-    async def change(self, given: data.BatchGiven, actor: str) -> data.Batch:
-        """Many jobs: a dry run is answered with its count, the rest goes on in the background."""
-        return await self.batch_runner.change(given, actor)
+    async def change(self, given: data.BatchGiven, actor: str, *, most: int | None = None) -> data.Batch:
+        """Many jobs: a dry run is answered with its count, up to about ``most``; the rest goes on in the background."""
+        return await self.batch_runner.change(given, actor, most=most)
 
     async def batch(self, id: UUID) -> data.Batch:
         """How a batch is."""

@@ -19,6 +19,7 @@ from dibs.job import (
     Change,
     Changed,
     Claim,
+    Counted,
     Delete,
     Enqueued,
     Filter,
@@ -267,9 +268,11 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
 
     # --- an operator's verbs --------------------------------------------------------------------------------
 
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+    async def _count(
+        self, which: Filter, states: frozenset[State], after: UUID | None = None, most: int | None = None
+    ) -> Counted:
         with self._lock:
-            return len(self._matching(which, after, change.states))
+            return Counted(len(self._matching(which, after, states)))
 
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         with self._lock:

@@ -15,6 +15,7 @@ from dibs.job import (
     Change,
     Changed,
     Claim,
+    Counted,
     Delete,
     Enqueued,
     Filter,
@@ -30,6 +31,7 @@ from dibs.job import (
     Reschedule,
     Retention,
     Settlement,
+    State,
     WorkerInfo,
 )
 from dibs.keepable import keepable
@@ -287,9 +289,12 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     # --- an operator's verbs --------------------------------------------------------------------------------
 
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
-        states = [state.value for state in change.states]
-        return await self._number("select dibs.count_matching($1, $2, $3)", rows.which(which), states, after)
+    async def _count(
+        self, which: Filter, states: frozenset[State], after: UUID | None = None, most: int | None = None
+    ) -> Counted:
+        asked = (rows.which(which), [state.value for state in states], after, most)
+        found = await self._number("select dibs.count_matching($1, $2, $3, $4)", *asked)
+        return Counted(found, complete=most is None or found < most)
 
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         statement, extra = _change_call(change)

@@ -12,6 +12,7 @@ from dibs.job import (
     Cancel,
     Change,
     Changed,
+    Counted,
     Delete,
     Filter,
     Job,
@@ -36,6 +37,11 @@ _EXAMINED = 4_000
 _COUNTED = tuple(State)
 
 
+def _scripts(most: int | None) -> int | None:
+    """How many scripts look at so many jobs; None: as many as it takes."""
+    return None if most is None else -(-most // _EXAMINED)
+
+
 class Looking(BulkVerbs):
     """The verbs that walk through jobs; the rest of the store is in ``store.py``."""
 
@@ -47,7 +53,7 @@ class Looking(BulkVerbs):
     ) -> Page:
         rules.chosen(which, change=False)
         rules.limit(limit)
-        scripts = None if rules.most(most) is None else -(-(most or 1) // _EXAMINED)
+        scripts = _scripts(rules.most(most))
         jobs: list[Job] = []
         # One more than asked for tells whether there is another page.
         walk = _Walk(which, frozenset(State), after)
@@ -63,16 +69,21 @@ class Looking(BulkVerbs):
                 scripts -= 1
         return Page(tuple(jobs[:limit]), jobs[limit - 1].id if len(jobs) > limit else None)
 
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
+    async def _count(
+        self, which: Filter, states: frozenset[State], after: UUID | None = None, most: int | None = None
+    ) -> Counted:
         if after is None and which == Filter(queues=which.queues, states=which.states, everything=which.everything):
-            return await self._count_by_sizes(which, change.states)
-        count = 0
-        walk = _Walk(which, change.states, after)
+            return Counted(await self._count_by_sizes(which, states))
+        count, scripts = 0, _scripts(most)
+        walk = _Walk(which, states, after)
         while walk.going:
+            if scripts == 0:
+                return Counted(count, complete=False)
             go_on, more = await self._link.call(self._scripts["count"], *walk.place())
             walk.go_on(go_on)
             count += more
-        return count
+            scripts = None if scripts is None else scripts - 1
+        return Counted(count)
 
     async def _count_by_sizes(self, which: Filter, states: frozenset[State]) -> int:
         """By queue and state the sizes of sets are known: nothing is walked through."""

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 
 from dibs.clock import from_micros, to_micros
-from dibs.job import FINISHED, Change, Filter, Flow, FlowPage, FlowState, Job, Page, WorkerInfo
+from dibs.job import FINISHED, Counted, Filter, Flow, FlowPage, FlowState, Job, Page, State, WorkerInfo
 from dibs.stores.sqlite import statements as sql
 from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.filters import UNSUCCESSFUL, Halves, halves
@@ -74,11 +74,18 @@ def matching(db: Connection, which: Halves, unfinished: str, finished: str, limi
     return db.rows(statement, {**which.params, "limit": limit})
 
 
-def count(db: Connection, which: Filter, change: Change, after: UUID | None) -> int:
-    chosen = halves(which, after, change.states)
-    statements = [f"SELECT count(*) FROM dibs_jobs WHERE {where}" for where in chosen.unfinished]  # noqa: S608
-    statements += [f"SELECT count(*) FROM dibs_history WHERE {where}" for where in chosen.finished]  # noqa: S608
-    return sum(db.rows(statement, chosen.params)[0][0] for statement in statements)
+def count(
+    db: Connection, which: Filter, states: frozenset[State], after: UUID | None, most: int | None = None
+) -> Counted:
+    chosen = halves(which, after, states)
+    tables = [("dibs_jobs", where) for where in chosen.unfinished]
+    tables += [("dibs_history", where) for where in chosen.finished]
+    found, left = 0, -1 if most is None else most  # of a limit below 0 SQLite makes none
+    for table, where in tables:
+        statement = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT :left)"  # noqa: S608
+        found += db.rows(statement, {**chosen.params, "left": left})[0][0]
+        left = -1 if most is None else most - found
+    return Counted(found, complete=most is None or found < most)
 
 
 def workers(db: Connection) -> list[WorkerInfo]:

@@ -17,6 +17,7 @@ from dibs.job import (
     Change,
     Changed,
     Claim,
+    Counted,
     Enqueued,
     Filter,
     Flow,
@@ -32,6 +33,7 @@ from dibs.job import (
     Report,
     Retention,
     Settlement,
+    State,
     WorkerInfo,
 )
 from dibs.keepable import keepable
@@ -284,8 +286,10 @@ class SQLiteStore(BulkVerbs):
 
     # --- an operator's verbs --------------------------------------------------------------------------------
 
-    async def _count(self, which: Filter, change: Change, after: UUID | None) -> int:
-        return await self._read(lambda db, _: looking.count(db, which, change, after))
+    async def _count(
+        self, which: Filter, states: frozenset[State], after: UUID | None = None, most: int | None = None
+    ) -> Counted:
+        return await self._read(lambda db, _: looking.count(db, which, states, after, most))
 
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         return await self._write(

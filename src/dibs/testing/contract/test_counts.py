@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dibs.errors import Refused
-from dibs.job import UNFINISHED, Filter, NewFlow, NewStep, Order, QueueCounts, State
+from dibs.job import UNFINISHED, Counted, Filter, NewFlow, NewStep, Order, QueueCounts, State
 from dibs.outcome import Cancelled, Failed, Retry, Succeeded
 from dibs.store import Store
 from dibs.testing.contract.helpers import (
@@ -198,3 +198,35 @@ async def test_how_many_to_count_is_1_to_a_million(store: Store, most: Any) -> N
         await store.counts(most=most)
     with pytest.raises(Refused):
         await store.find(Filter(), most=most)
+    with pytest.raises(Refused):
+        await store.count(Filter(), most=most)
+
+
+SOME: list[dict[str, Any]] = [
+    {},
+    {"queues": ("b",)},
+    {"states": (State.QUEUED,)},
+    {"states": (State.WAITING, State.CANCELLED, State.FAILED), "queues": ("a",)},
+    {"states": ()},
+    {"tasks": ("send",), "states": (State.RUNNING, State.SUCCEEDED)},
+    {"tasks": ("nobody",)},
+]
+
+
+@pytest.mark.parametrize("which", SOME, ids=repr)
+async def test_as_many_match_as_are_found(store: Store, lab: Lab, which: dict[str, Any]) -> None:
+    await busy_shop(store, lab)
+    found = await store.find(Filter(**which), limit=1_000)
+    assert await store.count(Filter(**which)) == Counted(len(found.jobs))
+    assert await store.count(Filter(**which), most=1_000) == Counted(len(found.jobs))
+
+
+@pytest.mark.parametrize("most", [1, 2, 20])
+@pytest.mark.parametrize("which", SOME, ids=repr)
+async def test_who_stops_counting_says_so_and_counted_no_more_than_there_are(
+    store: Store, lab: Lab, which: dict[str, Any], most: int
+) -> None:
+    await busy_shop(store, lab)
+    every = (await store.count(Filter(**which))).count
+    some = await store.count(Filter(**which), most=most)
+    assert some.count == every if some.complete else some.count <= every
