@@ -20,7 +20,8 @@ class LimitVerbs:
     _clock: Clock
     _lock: threading.Lock
     _jobs: dict[UUID, Record]
-    _held: dict[UUID, Record]
+    _held: dict[int, Record]
+    """Those that are claimed, by their ids as numbers, which are hashed faster."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +53,6 @@ class LimitVerbs:
 
     def _buckets(self, record: Record | None) -> list[Bucket]:
         """What the job comes under, if there is one."""
-        if not self._limited:
-            return []
         return [
             (scope, record.limit_key if scope.each_key else None)
             for scope in self._limited
@@ -75,13 +74,15 @@ class LimitVerbs:
 
     def _hold(self, record: Record) -> None:
         """It is claimed, perhaps again."""
-        if record.id not in self._held:
-            self._held[record.id] = record
-            self._held_in.update(self._buckets(record))
+        id_ = record.id.int
+        if id_ not in self._held:
+            self._held[id_] = record
+            for bucket in self._buckets(record) if self._limited else ():
+                self._held_in[bucket] += 1
 
     def _let_go(self, record: Record) -> None:
         """If it is held."""
-        if self._held.pop(record.id, None) is not None:
+        if self._held.pop(record.id.int, None) is not None and self._limited:
             for bucket in self._buckets(record):
                 self._held_in[bucket] -= 1
                 if not self._held_in[bucket]:
@@ -91,8 +92,6 @@ class LimitVerbs:
 
     def _admit(self, record: Record, now: datetime) -> bool:
         """Whether all limits have room for the job; then it has its share of each rate, else of none."""
-        if not self._limited:
-            return True
         buckets = self._buckets(record)
         if not all(self._has_room(bucket, now) for bucket in buckets):
             return False

@@ -19,7 +19,7 @@ class Looking:
     _clock: Clock
     _lock: threading.Lock
     _jobs: dict[UUID, Record]
-    _held: dict[UUID, Record]
+    _held: dict[int, Record]
     _lanes: dict[str, Lane]
     _seen: dict[str, tuple[datetime, dict[str, Any]]]
 

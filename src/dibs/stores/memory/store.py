@@ -57,7 +57,7 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
         self._limits = limits
         self._lock = threading.Lock()
         self._jobs: dict[UUID, Record] = {}
-        self._held: dict[UUID, Record] = {}
+        self._held: dict[int, Record] = {}
         self._flows: dict[UUID, FlowRecord] = {}
         self._lanes: dict[str, Lane] = {}
         self._seen: dict[str, tuple[datetime, dict[str, Any]]] = {}
@@ -123,9 +123,9 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
             while len(claims) < limit and (record := lane.next(now)) is not None:
                 if known is not None and record.task not in known:
                     passed.append(record)
-                elif self._is_over(record, now):
-                    continue
-                elif self._admit(record, now):
+                elif record.end(now) is not None:
+                    self._is_over(record, now)
+                elif not self._limited or self._admit(record, now):
                     self._take(record, worker, now, lease)
                     claims.append(record.as_claim())
                 else:
