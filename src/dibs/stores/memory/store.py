@@ -252,7 +252,10 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
         lane = self._lane(record.queue)
         if record.key is not None:
             lane.take_key(record)
-        lane.look_at(record, run_at)
+        if run_at <= record.created_at:
+            lane.put(record)  # it is due
+        else:
+            lane.look_at(record, run_at)
         self._wake(record.queue)
 
     def _finish(self, record: Record, state: State, now: datetime) -> None:
