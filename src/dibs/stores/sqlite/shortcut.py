@@ -12,8 +12,9 @@ SWIFT = 0.001
 """An event loop may be held up for this long at any time."""
 DETOUR = 20
 """After something slower, for this many times as long, everybody takes the long way: a twentieth is the worst."""
-CROWDED_SECONDS = 0.1
-"""Another process that was in the way so lately may be there still."""
+CROWDED_SECONDS = 0.01
+"""Another process that was in the way so lately may be there still. One that writes all the time is: it comes again
+within a commit or two. One that comes six times a second must not make everybody else polite for half of the time."""
 
 
 class Shortcut:
