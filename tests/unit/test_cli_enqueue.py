@@ -85,13 +85,30 @@ def test_a_busy_key_answers_with_the_job_that_is_there(shell: Shell) -> None:
     assert shell.json("enqueue", "send", "--key", "k")["created"] is False
 
 
+def test_arguments_may_be_given_as_one_would_write_them_first(shell: Shell) -> None:
+    for words in (["to=ada", "n=1"], ['{"to": "ada", "n": 1}'], ['{"to": "eve", "n": 1}', "to=eve", "-a", "to=ada"]):
+        done = shell("enqueue", "send", *words)
+        assert shell.json("jobs", "show", done.stdout.strip())["job"]["args"] == {"to": "ada", "n": 1}
+
+
 def test_arguments_can_be_read_from_standard_input(shell: Shell) -> None:
     done = shell("enqueue", "send", "--args", "-", input='{"to": "ada"}')
     assert shell.json("jobs", "show", done.stdout.strip())["job"]["args"] == {"to": "ada"}
 
 
 @pytest.mark.parametrize(
-    "words", [("--args", "{"), ("--args", "[1]"), ("-a", "x"), ("--queue", " mail"), ("--delay", "soon")], ids=str
+    "words",
+    [
+        ("--args", "{"),
+        ("--args", "[1]"),
+        ("-a", "x"),
+        ("x",),
+        ("{x}",),
+        ("[1]",),
+        ("--queue", " mail"),
+        ("--delay", "soon"),
+    ],
+    ids=str,
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_stored(shell: Shell, words: tuple[str, ...]) -> None:
     done = shell("enqueue", "send", *words)

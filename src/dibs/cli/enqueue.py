@@ -1,6 +1,8 @@
 """``dibs enqueue``: one job, by hand."""
 
 from difflib import get_close_matches
+from functools import reduce
+from operator import or_
 from os import environ
 from typing import Any
 
@@ -18,6 +20,7 @@ from dibs.task import Tasks
 
 @click.command()
 @click.argument("task", shell_complete=complete_task)
+@click.argument("plain", nargs=-1, type=kinds.Plain(), metavar="[NAME=VALUE]…")
 @click.option("--args", "whole", type=kinds.Json(), metavar="JSON", help="All arguments as a JSON object; - reads it.")
 @click.option("-a", "--arg", "single", multiple=True, type=kinds.Pair(), metavar="NAME=VALUE", help="One argument.")
 @click.option("--queue", shell_complete=complete_queue, help="[default: the task's with --app, else default]")
@@ -37,6 +40,7 @@ from dibs.task import Tasks
 def enqueue(
     *,
     task: str,
+    plain: tuple[Any, ...],
     whole: Any,
     single: tuple[tuple[str, Any], ...],
     url: str | None,
@@ -46,11 +50,12 @@ def enqueue(
 ) -> None:
     """Enqueue a job of TASK and print its id.
 
-    A value is JSON if it looks like JSON (7, true, [1, 2]), else text; -a 'zip="08000"' is text that looks like a
-    number. With --app the arguments are checked against the task before anything is stored, and its queue and other
-    options count.
+    Its arguments are given by name, or all of them as one JSON object. A value is JSON if it looks like JSON (7, true,
+    [1, 2]), else text; 'zip="08000"' is text that looks like a number. With --app the arguments are checked against
+    the task before anything is stored, and its queue and other options count.
 
     \b
+      dibs enqueue send_mail to=ada@example.com urgent=true
       dibs enqueue send_mail -a to=ada@example.com -a urgent=true
       dibs enqueue send_mail --args '{"to": "ada@example.com"}' --delay 10m
       dibs enqueue send_mail -a to=ada@example.com --app shop.tasks:app
@@ -58,7 +63,7 @@ def enqueue(
       dibs enqueue rebuild_index --key index --on-conflict debounce --delay 30s --max-delay 5m
       dibs enqueue send_mail -a to=ada@example.com --limit-key acme --expires-in 1h
     """
-    args = arguments(whole, single)
+    args = arguments(whole, single, plain)
     if given["delay"] is not None and given["run_at"] is not None:
         raise click.UsageError("say --delay or --run-at, not both")
     options = {name: value for name, value in given.items() if value is not None}
@@ -75,11 +80,13 @@ def enqueue(
         click.echo(f"key {job.key} is busy in queue {job.queue}: the job that has it {became}", err=True)
 
 
-def arguments(whole: Any, single: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """All arguments of ``--args`` and ``-a``."""
+def arguments(
+    whole: Any, single: tuple[tuple[str, Any], ...], plain: tuple[dict[str, Any], ...] = ()
+) -> dict[str, Any]:
+    """All arguments of ``--args`` and ``-a``, and those without either."""
     if whole is not None and not isinstance(whole, dict):
         raise click.UsageError("--args must be a JSON object: '{\"name\": value}'")
-    return {**(whole or {}), **dict(single)}
+    return reduce(or_, [*plain, dict(single)], whole or {})
 
 
 def _unchecked(task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:

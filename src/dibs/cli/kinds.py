@@ -157,6 +157,17 @@ class Pair(Kind):
             return name.strip(), text
 
 
+class Plain(Kind):
+    """Arguments as one would write them first: ``name=value``, or a JSON object of all."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            return dict(Json().convert(value, param, ctx))
+        return dict([Pair().convert(value, param, ctx)])
+
+
 class Json(Kind):
     """A JSON text; ``-`` reads it from standard input."""
 

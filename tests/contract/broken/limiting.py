@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from dibs import limits as rules
 from dibs.clock import to_micros
@@ -17,7 +16,7 @@ from tests.contract.broken.base import Wanted, WrongClaim, caught_by
 class Uncounted(MemoryStore):
     """Does not count some of the jobs that run; the next two are built on it."""
 
-    def counts_for(self, job: UUID, bucket: Bucket) -> bool:
+    def counts_for(self, job: int, bucket: Bucket) -> bool:
         return True
 
     def _running_in(self, bucket: Bucket, now: datetime) -> int:
@@ -34,9 +33,9 @@ class Uncounted(MemoryStore):
 class OneLookForTheWholeCall(WrongClaim, Uncounted):
     """Asks how many run when a claim begins, and forgets those that it takes itself."""
 
-    before: frozenset[UUID] = frozenset()
+    before: frozenset[int] = frozenset()
 
-    def counts_for(self, job: UUID, bucket: Bucket) -> bool:
+    def counts_for(self, job: int, bucket: Bucket) -> bool:
         return job in self.before
 
     async def wrong(self, wanted: Wanted) -> list[Claim]:
@@ -48,9 +47,9 @@ class OneLookForTheWholeCall(WrongClaim, Uncounted):
 class SlotsAreCountedFromTheLimitOn(Uncounted):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.earlier: dict[Scope, frozenset[UUID]] = {}
+        self.earlier: dict[Scope, frozenset[int]] = {}
 
-    def counts_for(self, job: UUID, bucket: Bucket) -> bool:
+    def counts_for(self, job: int, bucket: Bucket) -> bool:
         return job not in self.earlier.get(bucket[0], ())
 
     async def limit(self, scope: Scope, limit: Limit | None, *, rank: int = 0) -> None:
