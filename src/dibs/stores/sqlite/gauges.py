@@ -31,7 +31,20 @@ class Gauge:
     counted it is ``sure``.
     """
 
-    __slots__ = ("_counted", "_full_at", "_held", "_most", "_now", "_taken", "free", "kind", "name", "rate", "sure")
+    __slots__ = (
+        "_counted",
+        "_full_at",
+        "_held",
+        "_most",
+        "_now",
+        "_taken",
+        "_written",
+        "free",
+        "kind",
+        "name",
+        "rate",
+        "sure",
+    )
 
     def __init__(self, kind: str, name: str, bounds: Bounds, now: int) -> None:
         self.kind = kind
@@ -44,6 +57,8 @@ class Gauge:
         self._held: dict[str, int] = {}
         self._full_at: dict[str, int] = {}
         self._taken: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
+        """Of those that were taken: whoever counts what is running counts them, too."""
         self._counted: tuple[Mapping[str, int], Mapping[str, int]] | None = None
 
     def read(self, keys: Iterable[str], held: Mapping[str, int], full_at: Mapping[str, int]) -> None:
@@ -55,11 +70,16 @@ class Gauge:
             self.free[key] = self._room(key, running.get(key, 0))
 
     def count(self, running: Mapping[str, int], held: Mapping[str, int]) -> None:
-        """Told of all keys how many jobs were running when the claim began, and how many were held."""
+        """Told of all keys how many jobs are running, and how many are held."""
         self.sure = True
         self._counted = (running, held)
-        self._held = {key: held.get(key, 0) for key in self.free}
-        self.free = {key: self._room(key, running.get(key, 0)) - self._taken[key] for key in self.free}
+        written = self._written
+        self._held = {key: held.get(key, 0) - written[key] for key in self.free}
+        self.free = {key: self._room(key, running.get(key, 0) - written[key]) - self._taken[key] for key in self.free}
+
+    def wrote(self) -> None:
+        """What was taken so far is running."""
+        self._written = self._taken.copy()
 
     def _room(self, key: str, running: int) -> int:
         room = self._most - running

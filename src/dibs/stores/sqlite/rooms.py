@@ -137,6 +137,11 @@ class Rooms:
         if self._queue is not None:
             self._queue.take({"": count})
 
+    def wrote(self) -> None:
+        """What was taken so far is running: the keys may be counted yet, all else was before anything was taken."""
+        if self._keys is not None and not self._keys.sure:
+            self._keys.wrote()
+
     def take_all(self, jobs: Sequence[Row]) -> bool:
         """Take room for jobs, given by task and limit key, if there is room for all of them."""
         wanted: list[tuple[Gauge | None, Mapping[str, int]]] = [(self._queue, {"": len(jobs)})]

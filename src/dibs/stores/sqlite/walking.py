@@ -105,6 +105,7 @@ class Walk:
             rows = db.rows(sql.TAKE[self._lifo], (*which, wanted.worker, now + wanted.lease, not alike))
             if alike:
                 self._rooms.take_in_queue(len(rows))
+            self._rooms.wrote()
             rows.sort(key=PLACE, reverse=bool(self._lifo))
             self._taken += rows
             priority = self._behind(priority) if len(rows) < left else None
@@ -208,6 +209,7 @@ class Walk:
         if self._unwritten:
             self._db.run_all(sql.TAKE_ONE, self._unwritten)
             self._unwritten = []
+            self._rooms.wrote()
 
     # --- what was set aside ---------------------------------------------------------------------------------
 

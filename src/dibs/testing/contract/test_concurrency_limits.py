@@ -62,6 +62,17 @@ async def test_no_more_run_than_the_limit_allows(store: Store, scope: Scope) -> 
     assert await taken(store, 1) == []
 
 
+@pytest.mark.parametrize("scope", [QUEUE, EACH_KEY, TASK], ids=["queue", "each_key", "task"])
+async def test_room_that_was_given_back_is_there_for_jobs_of_every_priority(store: Store, scope: Scope) -> None:
+    await store.limit(scope, at_most(2))
+    first, *later = await add(store, 3, limit_key="k", priority=5)
+    claim = await take_one(store)
+    assert claim.id == first
+    await end(store, claim, Succeeded())
+    sooner = await add_one(store, limit_key="k", priority=1)
+    assert await taken(store, 5) == [sooner, later[0]]
+
+
 async def test_a_limit_concerns_its_scope_and_nothing_else(store: Store) -> None:
     """A task is limited over all queues, a key within its queue, and a job without a key by no limit of keys."""
     await store.limit(Scope(queue="a"), at_most(2))

@@ -70,12 +70,17 @@ begin
         until := null;
         gap := null;
         loop
-            shut := exists (select from unnest(rooms) as room where room.kind = 'queue' and room.used = room.places);
+            -- One that was not counted to the end may have more room than it seems: what comes next is judged by it.
+            shut := exists (
+                select from unnest(rooms) as room where room.kind = 'queue' and room.used = room.places and room.sure
+            );
             full_tasks := array(
-                select room.key from unnest(rooms) as room where room.kind = 'task' and room.used = room.places
+                select room.key from unnest(rooms) as room
+                where room.kind = 'task' and room.used = room.places and room.sure
             );
             full_keys := array(
-                select room.key from unnest(rooms) as room where room.kind = 'key' and room.used = room.places
+                select room.key from unnest(rooms) as room
+                where room.kind = 'key' and room.used = room.places and room.sure
             );
             if ageing is null then
                 found := array(select each from dibs.look(
@@ -114,7 +119,7 @@ begin
         exit when ageing is not null;
     end loop;
     -- What has no room any more was left out without being looked at.
-    if passed or exists (select from unnest(rooms) as room where room.used = room.places) then
+    if passed or exists (select from unnest(rooms) as room where room.used = room.places and room.sure) then
         perform dibs.note_passed(queue, moment);
     end if;
     return locked;
