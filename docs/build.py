@@ -232,7 +232,7 @@ def _signature(name: str, verb: object) -> str:
     text = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", text).replace(" | msgspec.UnsetType", "")
     text = re.sub(r"<random.Random object at 0x[0-9a-f]+>", "random", text).replace("= UNSET", "= …")
     text = re.sub(r"\b(?:dibs\.[\w.]+|datetime|uuid|collections\.abc|typing|contextlib)\.(?=[A-Za-z])", "", text)
-    text = text.replace("~", "").replace("*<class 'Sent'>", "Unpack[Sent]")
+    text = re.sub(r"\*<class '(\w+)'>", r"Unpack[\1]", text.replace("~", ""))  # as newer Pythons say it
     wraps = inspect.iscoroutinefunction(verb) or getattr(verb, "__module__", "") == Store.__module__
     return f"{'async ' if wraps else ''}{name}{text}"
 

@@ -105,4 +105,4 @@ KNOWN_BY_STORIES = (
 def test_random_operations_tell_it_from_the_model(name: str) -> None:
     [broken] = [store for store in CAUGHT_BY if store.__name__ == name]
     with pytest.raises(AssertionError):
-        agree(lab_of(broken), 5_000, shrink=False)
+        agree(lab_of(broken), 20_000, shrink=False)  # on some Python the first 5,000 miss one

@@ -51,6 +51,10 @@ class Racer:
         self.process.communicate()
 
 
+def _race(store: Store, orders: Orders) -> None:
+    asyncio.run(race(store, orders))
+
+
 class Arena:
     """A store on the real clock, and the races that are run on it."""
 
@@ -64,7 +68,7 @@ class Arena:
             for n in range(processes)
         ]
         if self.url is None:
-            threads = (asyncio.to_thread(asyncio.run, race(self.store, one)) for one in orders)
+            threads = (asyncio.to_thread(_race, self.store, one) for one in orders)
             await asyncio.gather(*threads)
             return
         async with racers(orders) as started:
