@@ -69,7 +69,7 @@ class Redaction(msgspec.Struct, frozen=True):
         return self._walk(value, self._marked(task), set())
 
     def job(self, job: Job) -> Job:
-        """The job as it may be shown: marked values are hidden, also where its errors and its log repeat them."""
+        """The job as it may be shown: marked values are hidden, also where its result, errors and log repeat them."""
         marked, found = self._marked(job.task), set[str]()
         args = self._walk(job.args, marked, found)
         inputs = self._walk(job.inputs, marked, found)
@@ -79,9 +79,9 @@ class Redaction(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             job,
             args=args,
-            inputs=inputs,
-            meta=meta,
-            result=result,
+            inputs=_cleaned(inputs, clean) if found else inputs,
+            meta=_cleaned(meta, clean) if found else meta,
+            result=_cleaned(result, clean) if found else result,
             key=None if job.key is None else clean(job.key),
             limit_key=None if job.limit_key is None else clean(job.limit_key),
             errors=tuple(_error(each, clean) for each in job.errors),
@@ -144,6 +144,19 @@ def _hide(value: Any, found: set[str]) -> str | None:
 def _cleaner(found: set[str]) -> Any:
     longest_first = sorted(found, key=len, reverse=True)
     return lambda text: safe_text(text, longest_first)
+
+
+def _cleaned(value: Any, clean: Any) -> Any:
+    """The value without what is hidden, in all texts of it; a number that is hidden is hidden as well."""
+    if isinstance(value, dict):
+        return {name: _cleaned(each, clean) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(each, clean) for each in value]
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and clean(str(value)) == HIDDEN:
+        return HIDDEN
+    return value
 
 
 def _error(error: AttemptError, clean: Any) -> AttemptError:

@@ -190,6 +190,8 @@ class Task(Generic[P, R]):
         A chunk is stored as a whole or not at all. If a call is refused, the chunks before it are stored.
         """
         limits.limit(chunk)
+        if not hasattr(calls, "__iter__") and not hasattr(calls, "__aiter__"):
+            raise Refused(f"{self.name}: enqueue_many takes an iterable of calls, not {type(calls).__name__}")
         return Sending(calls, self._from_call, self._store, self.signature, chunk=chunk, progress=progress)
 
     def _from_call(self, call: Any) -> NewJob:

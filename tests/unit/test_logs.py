@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from dibs.cli.logs import JsonLines
+from dibs.cli.logs import LEVELS, JsonLines, configure
 from dibs.job import Filter
+from dibs.redaction import Redaction
 from dibs.telemetry import OpenTelemetry
 from tests.unit.working import Shop
 
@@ -102,6 +103,46 @@ def test_secrets_are_not_written(said: Log) -> None:
     assert connected["order"] == {"Password": "•••", "number": 7}
     assert "ValueError" in failed["traceback"]
     assert "hush" not in said.stream.getvalue()
+
+
+def test_what_the_app_marks_is_not_written_either(said: Log) -> None:
+    said.lines.redaction = Redaction.of(["iban"], {"pay": ["card"]})
+    log.info("paid", extra={"IBAN": "hush", "order": {"card": "hush", "number": 7}})
+    [line] = said.read()
+    assert (line["IBAN"], line["order"]) == ("•••", {"card": "•••", "number": 7})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_handlers_say_follows_the_level_and_libraries_say_no_more_than_usual(level: str) -> None:
+    root = logging.getLogger()
+    names = ("", "dibs", "asyncio", "httpx")
+    before, levels = list(root.handlers), {name: logging.getLogger(name).level for name in names}
+    try:
+        configure(level, as_json=True)
+        wanted = getattr(logging, level.upper())
+        assert logging.getLogger("bakery").isEnabledFor(logging.INFO) is (wanted <= logging.INFO)
+        assert logging.getLogger("dibs.worker").getEffectiveLevel() == wanted
+        assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
+    finally:
+        root.handlers[:] = before
+        for name, was in levels.items():
+            logging.getLogger(name).setLevel(was)
+
+
+async def test_what_fails_is_told_in_one_line_without_what_the_error_says(said: Log) -> None:
+    shop = Shop()
+
+    @shop.task(max_attempts=1)
+    async def charge() -> None:
+        raise ValueError("card 4111-1111 was refused")
+
+    logging.getLogger("dibs.worker").setLevel(logging.INFO)
+    await shop.enqueue(charge)
+    await shop.drain()
+    [line] = [line for line in said.read() if "failed in attempt" in line["message"]]
+    assert (line["level"], line["task"]) == ("warning", "charge")
+    assert line["message"].endswith("(charge) failed in attempt 1 of 1: ValueError")
+    assert "4111" not in said.stream.getvalue()
 
 
 def test_a_line_is_one_line_and_knows_its_worker(said: Log) -> None:

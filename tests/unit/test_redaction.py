@@ -91,6 +91,22 @@ def test_what_is_hidden_is_said_when_it_is_declared() -> None:
             app.task(name="x", redact=wrong)(_nothing)
 
 
+async def test_a_result_does_not_tell_what_the_arguments_hide() -> None:
+    app = dibs.App("memory://")
+
+    @app.task(redact=["card"])
+    async def pay(card: str, cents: int) -> Any:
+        return {"said": f"charged {card}", "all": [card, cents], "number": 4999888877}
+
+    handle = await pay.enqueue("4999888877", 12)
+    await app.drain()
+    job = await handle.job()
+    assert job is not None
+    shown = app.redaction.job(job)
+    assert shown.result == {"said": "charged •••", "all": ["•••", 12], "number": "•••"}
+    assert shown.args == {"card": "•••", "cents": 12}
+
+
 async def _nothing() -> None: ...
 
 

@@ -166,6 +166,16 @@ async def test_many_that_nobody_awaits_says_so(app: App) -> None:
         await sending
 
 
+def test_what_cannot_be_iterated_over_is_refused() -> None:
+    app = App("memory://")
+
+    @app.task
+    def send(n: int) -> None: ...
+
+    with pytest.raises(Refused, match="an iterable of calls, not int"):
+        send.enqueue_many(3)  # type: ignore[arg-type]
+
+
 async def test_a_hundred_thousand_jobs_from_a_generator_need_little_memory() -> None:
     class Counting(MemoryStore):
         """Keeps nothing, so that only what the sender keeps is measured."""

@@ -321,6 +321,26 @@ async def test_a_second_stop_does_not_wait_for_the_grace_time(shop: Shop) -> Non
     assert (await shop.job(job_id)).state is State.QUEUED
 
 
+async def test_a_thread_that_heeds_its_flag_when_the_grace_is_over_is_released_uncounted(shop: Shop) -> None:
+    started, pause = threading.Event(), threading.Event()
+
+    @shop.task
+    def patient() -> None:
+        started.set()
+        while not current().cancelled:
+            pause.wait(0.01)
+        raise RuntimeError("told to stop")
+
+    job_id = await shop.enqueue(patient)
+    worker = shop.worker(grace=timedelta(seconds=0.1))
+    going = asyncio.create_task(worker.run())
+    await until(started.is_set)
+    worker.stop()
+    await asyncio.wait_for(going, 20)
+    job = await shop.job(job_id)
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+
+
 async def test_a_thread_that_does_not_end_is_not_given_back(shop: Shop) -> None:
     started, release, flags = threading.Event(), threading.Event(), list[Attempt]()
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from dibs import signals
-from dibs.attempt import current
+from dibs.attempt import Attempt, current
 from dibs.job import NewJob, State
 from dibs.retry import Constant
 from dibs.worker import Stats
@@ -201,15 +202,23 @@ async def test_a_retry_rule_of_the_user_decides_and_its_own_error_fails_the_job(
     assert states == {"hopeless": State.FAILED, "bug": State.FAILED, "x": State.QUEUED}
 
 
+def _note(told: list[str], event: str, attempt: Attempt, outcome: object) -> None:
+    told.append(event)
+
+
 async def test_a_result_that_cannot_be_stored_fails_the_job_with_that_reason(shop: Shop) -> None:
     @shop.task
     async def give(what: str) -> Any:
         return {"object": object(), "nan": float("nan"), "huge": "x" * (2 << 20), "surrogate": "\ud800"}[what]
 
+    told: list[str] = []
+    for event in ("succeeded", "failed"):
+        shop.on(event)(partial(_note, told, event))
     for what in ("object", "nan", "huge", "surrogate"):
         job = await shop.run_one(give, what)
         assert job.state is State.FAILED, what
         assert "result" in job.errors[0].error
+    assert told == ["failed"] * 4, "hooks hear what the store has"
 
 
 async def test_arguments_that_no_longer_fit_fail_the_job_and_say_which(shop: Shop) -> None:

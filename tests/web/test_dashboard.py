@@ -101,6 +101,16 @@ async def test_filters_live_in_the_address() -> None:
         assert text.count('name="id"') == 1
 
 
+async def test_a_filter_that_nobody_knows_is_refused_and_times_are_as_in_the_api() -> None:
+    async with dashboard() as (client, app):
+        await fill(app)
+        answer = await client.get("/jobs?sta=failed")
+        assert answer.status_code == 400
+        assert "no filter is called" in answer.text
+        for name in ("created_since", "finished_since", "since"):
+            assert "There are none" in (await client.get(f"/jobs?{name}=2999-01-01T00:00:00Z")).text
+
+
 async def test_pages_of_jobs_lead_from_one_to_the_next() -> None:
     async with dashboard() as (client, app):
         await (await app.store()).enqueue([dibs.NewJob(task="t", args={"n": n}) for n in range(120)])
@@ -274,7 +284,9 @@ async def test_equal_failures_are_one_row_and_requeued_together() -> None:
         assert "3 jobs" in page
         [group] = set(re.findall(r'name="group" value="([^"]+)"', page))
         form = {"what": "all", "group": group, "verb": "requeue"}
-        assert "Requeue 3 jobs?" in (await post(client, "/choose", form)).text
+        asked = (await post(client, "/choose", form)).text
+        assert "Requeue 3 jobs?" in asked
+        assert re.search(r"group \w+: .+, ValueError", asked), "it says which failures"
         await done(client, {"verb": "requeue", "group": group, "confirm": 3})
         assert await jobs(app, states=(State.FAILED,)) == []
 
@@ -289,7 +301,8 @@ async def test_queues_limits_workers_and_schedules_can_be_changed() -> None:
         await post(client, "/limits", {"task": "charge", "concurrency": "3", "count": "10", "per": "60"})
         [use] = [each for each in await store.limits() if each.scope.task == "charge"]
         assert (use.limit.concurrency, use.rank) == (3, 1)
-        await post(client, "/limits", {"task": "charge"})
+        assert (await post(client, "/limits", {"task": "charge"})).status_code == 400, "a form without a number"
+        await post(client, "/limits", {"task": "charge", "away": "yes"})
         assert [each for each in await store.limits() if each.scope.task == "charge"] == []
         assert "Asked to stop" in (await post(client, "/workers/stop", {"worker": "worker-1"})).text
         assert "asked to stop" in (await client.get("/workers")).text

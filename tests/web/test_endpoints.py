@@ -205,6 +205,8 @@ async def test_prefer_wait_gives_the_result_itself() -> None:
     assert answer.status_code == 201
     assert answer.json() == {"shop": "berlin", "item": "tea", "count": 1, "rush": True}
     assert answer.headers["Preference-Applied"] == "wait=30"
+    [job] = await shop.stored()
+    assert answer.headers["Content-Location"].endswith(str(job.id)), "where to find it again"
 
 
 async def test_a_wait_that_ends_before_the_job_is_answered_202() -> None:

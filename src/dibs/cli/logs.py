@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from dibs.attempt import running
+from dibs.redaction import HIDDEN, Redaction
 
 LEVELS = ("debug", "info", "warning", "error")
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SECRET = ("password", "passwd", "secret", "token", "api_key", "apikey", "authorization", "cookie", "dsn")
 """Whatever ``extra`` calls like that is not written."""
-_HIDDEN = "•••"
+_TALKATIVE = ("asyncio", "httpx", "httpcore", "urllib3", "botocore", "uvicorn.access")
+"""Loggers of libraries that tell of every call at level info."""
 _ADDRESS = re.compile(r"(\w[\w+.-]*://[^\s:/@]*):[^\s@/]+@")
 """The password in a URL, wherever one got into a message or a traceback."""
 
@@ -29,6 +31,8 @@ class JsonLines(logging.Formatter):
 
     worker: str | None = None
     """Whose log this is, for what is not about a job."""
+    redaction = Redaction()
+    """What is not written, whatever ``extra`` says: what the app marks, in whatever task it is marked."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -40,9 +44,10 @@ class JsonLines(logging.Formatter):
             **_job(),
             **_trace(),
         }
+        hidden = self.redaction.names.union(*self.redaction.by_task.values())
         for name, value in vars(record).items():
             if name not in _PLAIN and name not in line:
-                line[name] = _value(name, value)
+                line[name] = _value(name, value, hidden)
         if record.exc_info:
             line["traceback"] = _safe(self.formatException(record.exc_info))
         return msgspec.json.encode(line, enc_hook=str).decode()
@@ -71,16 +76,16 @@ def _trace() -> dict[str, str]:
     return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"} if span.is_valid else {}
 
 
-def _value(name: str, value: Any) -> Any:
-    if any(secret in name.lower() for secret in _SECRET):
-        return _HIDDEN
+def _value(name: str, value: Any, hidden: frozenset[str]) -> Any:
+    if name.lower() in hidden or any(secret in name.lower() for secret in _SECRET):
+        return HIDDEN
     if isinstance(value, Mapping):
-        return {str(key): _value(str(key), each) for key, each in value.items()}
+        return {str(key): _value(str(key), each, hidden) for key, each in value.items()}
     return _safe(value) if isinstance(value, str) else value
 
 
 def _safe(text: str) -> str:
-    return _ADDRESS.sub(rf"\1:{_HIDDEN}@", text) if "://" in text else text
+    return _ADDRESS.sub(rf"\1:{HIDDEN}@", text) if "://" in text else text
 
 
 class Lines(logging.Formatter):
@@ -93,11 +98,11 @@ class Lines(logging.Formatter):
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
-def belongs_to(worker: str) -> None:
-    """Have each line of JSON name the worker."""
+def belongs_to(worker: str, redaction: Redaction) -> None:
+    """Have each line of JSON name the worker, and nothing that its app marks as secret."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, JsonLines):
-            handler.formatter.worker = worker
+            handler.formatter.worker, handler.formatter.redaction = worker, redaction
 
 
 def configure(level: str, as_json: bool) -> None:
@@ -106,6 +111,8 @@ def configure(level: str, as_json: bool) -> None:
     handler.setFormatter(JsonLines() if as_json else Lines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    # The application's own loggers say what they are told to; ours follow --log-level.
+    # What handlers say follows --log-level as what we say does; libraries say no more than usual.
+    root.setLevel(max(logging.INFO, getattr(logging, level.upper())))
     logging.getLogger("dibs").setLevel(level.upper())
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.WARNING, getattr(logging, level.upper())))

@@ -85,7 +85,7 @@ def work(**given: Any) -> None:
     app = load_app(given["app"])
     app.on("startup")(supervisor.ready)
     worker = _worker(app, given)
-    logs.belongs_to(worker.name)
+    logs.belongs_to(worker.name, app.redaction)
     if given["drain"]:
         run(_reach(app))
     with _metrics(worker, given):
@@ -96,6 +96,8 @@ def work(**given: Any) -> None:
         _say_what_is_left(run(_held_back(app, worker)))
     if given["drain"] and given["as_json"]:
         show.emit(stats)
+    if worker.cut_short_by is not None:
+        sys.exit(128 + worker.cut_short_by)
 
 
 def _worker(app: App, given: Mapping[str, Any]) -> Worker:

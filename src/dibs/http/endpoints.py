@@ -174,7 +174,10 @@ class Endpoints:
         if wait:
             ended = await self._ended(job, wait)
             if ended is not None:
-                return _applied(self._outcome(request, ended), wait)
+                answer = _applied(self._outcome(request, ended), wait)
+                answer.headers.setdefault("Content-Location", self._location(request, job))
+                return answer
+            job = await self.app.get(job.id) or job  # it may run by now
         return self.responses.accepted(request, job, self._location(request, job))
 
     async def _ended(self, job: Job, seconds: float) -> Job | None:

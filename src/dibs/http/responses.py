@@ -56,7 +56,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=job.id,
             state=job.state,
-            progress=job.report.progress,
+            progress=1.0 if job.state is State.SUCCEEDED and job.report.progress is not None else job.report.progress,
             note=job.report.note,
             created_at=job.created_at,
             started_at=job.started_at,

@@ -12,6 +12,13 @@ from dibs.store import CHUNK
 class BulkVerbs(ABC):
     """Checks what an operator asked for and hands it on. The promises stand in ``dibs.store``."""
 
+    _limits: rules.Limits
+
+    @property
+    def max_bytes(self) -> int:
+        """The longest arguments, and the longest result, as JSON in UTF-8."""
+        return self._limits.max_bytes
+
     @abstractmethod
     async def _change(self, which: Filter, change: Change, after: UUID | None, limit: int) -> Changed:
         """Apply the change to the first ``limit`` jobs behind ``after`` that match and are in ``change.states``."""

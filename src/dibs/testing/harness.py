@@ -283,6 +283,8 @@ class Harness:
         The job is left running, with a lease that nobody renews: ``advance`` past it (``job.locked_until``), and the
         next ``drain`` runs the job again, as another attempt with a higher epoch. Answers the job.
         """
+        if after not in ("claim", "run"):
+            raise ValueError(f'after must be "claim" or "run", not {after!r}')
         self._workers += 1
         name, job = f"crashed-{self._workers}", self.job(which)
         task = self.app.tasks.by_name.get(job.task)

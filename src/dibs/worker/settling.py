@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from dibs.ending import end
 from dibs.errors import StoreUnavailable
-from dibs.outcome import Failed, Outcome, Verdict
+from dibs.limits import DEFAULT, Limits, settleable
+from dibs.outcome import Failed, Outcome, Succeeded, Verdict
 from dibs.store import Store
 from dibs.worker.log import about, log
 from dibs.worker.outage import Backoff, Weather
@@ -36,6 +37,7 @@ class Settler:
     ) -> None:
         self._name = name
         self._store = store
+        self._limits = Limits(getattr(store, "max_bytes", DEFAULT.max_bytes))
         self._weather = weather
         self._settled = settled
         self._loop = asyncio.get_running_loop()
@@ -48,9 +50,16 @@ class Settler:
     def add(self, run: Run, outcome: Outcome) -> None:
         """Have it settled, soon."""
         run.ended = True
-        self._waiting.append((run, outcome))
+        self._waiting.append((run, self._as_recorded(run, outcome)))
         if self._sending is None:
             self._sending = self._loop.create_task(self._send(), context=self._context.copy())
+
+    def _as_recorded(self, run: Run, outcome: Outcome) -> Outcome:
+        """A success whose result or steps no store can keep is a failure, here as well as there."""
+        if type(outcome) is not Succeeded or (outcome.result is None and not outcome.steps):
+            return outcome
+        [item] = settleable([run.claim.settled(outcome)], self._limits)
+        return outcome if item.kind == "succeeded" else Failed(item.error or "")
 
     async def close(self, seconds: float) -> int:
         """Settle what is left, for so long at most; answers how many outcomes did not get through."""

@@ -1,7 +1,8 @@
 """One run of a worker: its parts, put together, started and ended."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
@@ -9,7 +10,7 @@ from typing import Any
 
 from dibs.ending import end
 from dibs.errors import StoreUnavailable
-from dibs.outcome import Outcome, Retry, Verdict, kind
+from dibs.outcome import Failed, Outcome, Retry, Verdict, kind
 from dibs.store import Store
 from dibs.task import Tasks
 from dibs.telemetry.health import Vitals
@@ -20,7 +21,7 @@ from dibs.worker.claiming import Claimer
 from dibs.worker.declaring import Declaring
 from dibs.worker.heartbeat import Heartbeat
 from dibs.worker.hooks import Hooks
-from dibs.worker.log import log
+from dibs.worker.log import about, log
 from dibs.worker.lookout import Lookout
 from dibs.worker.maintenance import Maintenance
 from dibs.worker.outage import Backoff, Weather
@@ -40,6 +41,8 @@ STALE = 2.0
 """Seconds that a claim waits for a slot before it is given back."""
 HASTE = 1.0
 """The same when it has to end now."""
+HEED = 1.0
+"""Seconds that a handler in a thread gets to see that it shall end."""
 
 _EVENTS = {"retry": "retried"}
 
@@ -212,6 +215,7 @@ class Shift:
             if event != "succeeded":
                 stats.count(event)
                 self._tally.ended(run, event)
+                _tell(run, event, outcome)
             if event in hooks:
                 hooks.fire(event, run, outcome)
         self._claimer.settled()
@@ -253,10 +257,16 @@ class Shift:
         await asyncio.wait([claiming], timeout=PATIENCE)
         await end([claiming])  # a claim that hangs; what it took comes back when its lease expires
         self._runner.give_back()
-        await self._until_none_runs(self._settings.grace.total_seconds(), self._now)
-        for run in list(self._runner.going()):
+        await self._until_ended(self._runner.going(), self._settings.grace.total_seconds(), self._now)
+        going = list(self._runner.going())
+        for run in going:
             self._runner.interrupt(run, Why.STOP)
-        await self._until_none_runs(HASTE if self._now.is_set() else PATIENCE, asyncio.Event())
+        seconds, never = HASTE if self._now.is_set() else PATIENCE, asyncio.Event()
+        await asyncio.gather(
+            self._until_ended([run for run in going if run.plan.interruptible], seconds, never),
+            # Threads may never end: only those are waited for that look at their flag.
+            self._until_ended([run for run in going if not run.plan.interruptible], min(seconds, HEED), never),
+        )
         left = self._runner.abandon()
         await asyncio.sleep(0)
         if left:
@@ -265,10 +275,9 @@ class Shift:
         if unsent:
             log.warning("%s: %d outcomes could not be recorded; their leases will expire", self._settings.name, unsent)
 
-    async def _until_none_runs(self, seconds: float, unless: asyncio.Event) -> None:
-        """Wait for the handlers that run. Threads that were interrupted may never end: nobody waits for those."""
-        going = [run for run in self._runner.going() if run.plan.interruptible or run.why is not Why.STOP]
-        handles = {run.handle for run in going if run.handle is not None}
+    async def _until_ended(self, runs: Iterable[Run], seconds: float, unless: asyncio.Event) -> None:
+        """Wait for these handlers."""
+        handles = {run.handle for run in runs if run.handle is not None}
         cut = asyncio.ensure_future(unless.wait())
         deadline = self._loop.time() + seconds
         try:
@@ -302,3 +311,13 @@ def _event(run: Run, outcome: Outcome) -> str:
         return "failed"
     word = kind(outcome)
     return _EVENTS.get(word, word)
+
+
+def _tell(run: Run, event: str, outcome: Outcome) -> None:
+    """One line about what went wrong. What an error says may be secret: the job has it, the line only its kind."""
+    if isinstance(outcome, Retry | Failed):
+        level = logging.WARNING if event == "failed" else logging.INFO
+        words = "job %s (%s) %s in attempt %d of %d: %s"
+        said = outcome.error.partition(":")[0]
+        what = said if said.replace(".", "").isidentifier() else "see the job"
+        log.log(level, words, run.id, run.task, event, run.attempt, run.max_attempts, what, extra=about(run))

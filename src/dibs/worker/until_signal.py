@@ -29,6 +29,7 @@ async def run_with_signals(worker: Worker) -> Stats:
         heard += 1
         worker.stop(now=heard > 1)
         if heard == 2:
+            worker.cut_short_by = number
             ending = threading.Timer(LAST_MOMENT, os._exit, [128 + number])
             ending.daemon = True
             ending.start()

@@ -72,6 +72,8 @@ class Worker:
         """Whether it is alive; for probes."""
         self.asked_to_stop = False
         """Whether it ended because somebody asked for that through the store."""
+        self.cut_short_by: int | None = None
+        """The signal that ended it while it was ending already, if one did."""
         self._tasks = tasks
         self._open_store = open_store
         self._started_at = system_clock()

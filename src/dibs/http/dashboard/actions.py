@@ -13,7 +13,7 @@ from dibs.errors import Refused
 from dibs.http.dashboard import asking
 from dibs.http.dashboard.pages import Pages, named
 from dibs.http.security import identity
-from dibs.http.service.batches import Unconfirmed, in_words
+from dibs.http.service.batches import Unconfirmed
 from dibs.http.service.data import JobFilter, LimitGiven, OrderGiven, Verb
 
 View = Callable[[Request], Awaitable[Response]]
@@ -50,7 +50,7 @@ class Actions:
                 "verb": counted.verb.value,
                 "count": counted.count,
                 "more": not counted.complete,
-                "about": in_words(which, everything),
+                "about": counted.about,
                 "which": [(name, value) for name, values in given.items() for value in values],
                 "everything": everything,
                 "back": _local(form.get("back"), request, "jobs"),
@@ -129,6 +129,8 @@ class Actions:
             fields["each_key"] = True
         if form.get("count"):
             fields["rate"] = {"count": str(form["count"]), "per": str(form.get("per") or 1)}
+        if not fields.keys() & {"concurrency", "rate"} and form.get("away") != "yes":
+            raise Refused("a limit needs a number: how many at once, or how many in which time")
         await self._service.limit(_converted(fields, LimitGiven), _who(request))
         return _go(request, "queues", "limit" if fields.keys() & {"concurrency", "rate"} else "unlimited")
 

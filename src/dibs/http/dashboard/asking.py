@@ -1,6 +1,6 @@
 """What a page was asked for, in its address or in a form: filters that live in the URL, and changes to be made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -14,14 +14,24 @@ from dibs.http.service.data import BatchGiven, JobFilter, Verb
 
 LISTS = ("id", "queue", "task", "state", "worker", "key", "flow")
 TEXTS = ("text", "group")
-MOMENTS = {"since": "created_since", "before": "created_before"}
+TIMES = ("created_since", "created_before", "finished_since", "finished_before")
+MOMENTS = {"since": "created_since", "before": "created_before", **{name: name for name in TIMES}}
 FIELDS = (*LISTS, *TEXTS, *MOMENTS)
+BESIDES = ("after", "told")
+"""Words of an address that choose no jobs."""
 
 
 class Multi(Protocol):
     """A query or a form: names that may come several times."""
 
     def getlist(self, key: Any) -> list[Any]: ...
+
+
+def only_known(query: Iterable[str]) -> None:
+    """Refuse an address with a word that is none of ours: who mistypes a filter would see, and change, every job."""
+    for name in query:
+        if name not in FIELDS and name not in BESIDES:
+            raise Refused(f"no filter is called {name[:40]!a}: there are {', '.join(FIELDS)}")
 
 
 def asked(form: Multi) -> dict[str, list[str]]:

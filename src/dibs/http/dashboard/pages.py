@@ -102,6 +102,7 @@ class Pages:
         )
 
     async def jobs(self, request: Request) -> Response:
+        asking.only_known(request.query_params)
         given, now = asking.asked(request.query_params), self.service.clock()
         which = asking.job_filter(given, now)
         place = asking.after(request.query_params)

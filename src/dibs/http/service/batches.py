@@ -134,12 +134,12 @@ class Batches:
         """
         change, redaction = change_of(given), await self._redaction()
         store = await self._store()
-        counted = await self._count(store, given, change, redaction, most)
+        counted, common = await self._count(store, given, change, redaction, most)
         now = self._clock()
         batch = Batch(
             id=new_id(),
             verb=given.verb,
-            about=in_words(given.which, given.everything),
+            about=clean(f"{in_words(given.which, given.everything)}{common}", 1_000),
             state=BatchState.COUNTED if given.dry_run else BatchState.RUNNING,
             count=counted.count,
             complete=counted.complete,
@@ -213,18 +213,21 @@ class Batches:
 
     async def _count(
         self, store: Store, given: BatchGiven, change: Change, redaction: Redaction, most: int | None
-    ) -> Counted:
-        """How many jobs it would change."""
+    ) -> tuple[Counted, str]:
+        """How many jobs it would change; and, of a group of failures, what they have in common."""
         matches, which = search.matcher(given.which), search.store_filter(given.which, everything=given.everything)
         if matches is None:
-            return await store.count(_narrowed(chosen(which, change=True), change), most=most)
-        count, looked = 0, 0
+            return await store.count(_narrowed(chosen(which, change=True), change), most=most), ""
+        count, looked, common = 0, 0, ""
         async for jobs, rest in search.walk(store, _narrowed(which, change)):
-            count += sum(matches(redaction.job(job)) for job in jobs)
+            found = [each for job in jobs if matches(each := redaction.job(job))]
+            if found and given.which.group and not common:
+                common = f": {found[0].task}, {search.group_of(found[0])[1].partition(chr(10))[0]}"
+            count += len(found)
             looked += len(jobs)
             if looked >= COUNTED:
-                return Counted(count, complete=rest is None)
-        return Counted(count)
+                return Counted(count, complete=rest is None), common
+        return Counted(count), common
 
     # --- doing ----------------------------------------------------------------------------------------------
 
