@@ -239,10 +239,15 @@ async def test_workers_show_what_they_run_and_are_asked_to_stop(office: Office) 
 
 
 async def test_tasks_are_counted(office: Office) -> None:
-    await office.add()
+    first = await office.add()
+    later = {"task": "add", "args": {"a": 1, "b": 2}, "run_at": "2999-01-01T00:00:00Z"}
+    await office.post("/api/jobs", later, status=201)
     await office.fail(2)
     tasks = {task["name"]: task for task in await office.get("/api/tasks")}
-    assert tasks["add"]["queued"] == 1 and tasks["add"]["known"] is True and tasks["pay"]["queued"] == 0
+    assert tasks["add"]["known"] is True and tasks["pay"]["queued"] == 0
+    assert (tasks["add"]["queued"], tasks["add"]["scheduled"]) == (2, 1)
+    assert tasks["add"]["oldest_due"] == (await office.get(f"/api/jobs/{first}"))["run_at"]
+    assert tasks["pay"]["oldest_due"] is None
 
 
 async def test_the_overview_counts_right_after_a_change(office: Office) -> None:

@@ -266,14 +266,34 @@ async def test_the_openapi_document_shows_what_is_answered() -> None:
     async with shop.client(shop.fastapi()) as client:
         document = (await client.get("/openapi.json")).json()
     order = document["paths"]["/orders/{shop}"]["post"]
-    assert "202" in order["responses"]
-    assert "200" not in order["responses"]
+    assert {"202", "200", "400", "413", "415", "422", "503"} <= order["responses"].keys()
+    assert "preferred to wait" in order["responses"]["200"]["description"]
+    assert order["responses"]["422"]["content"].keys() == {"application/json", "application/problem+json"}
     assert order["responses"]["202"]["headers"].keys() == {"Location", "Retry-After"}
     schema = order["responses"]["202"]["content"]["application/json"]["schema"]["$ref"]
     assert schema.rpartition("/")[2] in document["components"]["schemas"]
     assert {each["name"] for each in order["parameters"]} >= {"shop", "rush", "Idempotency-Key", "Prefer"}
     assert "dibs_request" not in json.dumps(document)
     assert {"/jobs/{id}", "/jobs/{id}/result"} <= document["paths"].keys()
+
+
+async def test_the_openapi_document_shows_what_the_handler_returns_and_which_headers_it_sees() -> None:
+    shop, web = Shop(), FastAPI()
+    shop.jobs.install(web)
+
+    @web.get("/orders/last")
+    @shop.jobs.endpoint(headers=["X-Tenant"])
+    async def last() -> list[Order]:
+        return []
+
+    async with shop.client(web) as client:
+        document = (await client.get("/openapi.json")).json()
+    told = document["paths"]["/orders/last"]["get"]
+    answer = told["responses"]["200"]["content"]["application/json"]["schema"]
+    assert answer["items"] == {"$ref": "#/components/schemas/Order"}
+    assert document["components"]["schemas"]["Order"]["required"] == ["item"]
+    assert [each["name"] for each in told["parameters"]] == ["x-tenant", "Idempotency-Key", "Prefer"]
+    assert not told["responses"].keys() & {"400", "413", "415"}, "it has no body"
 
 
 async def test_dependencies_of_the_route_guard_it() -> None:

@@ -134,7 +134,7 @@ class Endpoints:
 
         view.__signature__ = shape.outside(fastapi.REQUEST)  # type: ignore[attr-defined]
         view.task = task  # type: ignore[attr-defined]
-        fastapi.mark(view)
+        fastapi.mark(view, function, headers)
         return view
 
     async def _accept(

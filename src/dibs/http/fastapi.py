@@ -1,31 +1,40 @@
 """What FastAPI is told about endpoints that are jobs. FastAPI itself is not imported: it may not be there."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dibs.http import problems
 from dibs.http.problems import MEDIA_TYPE, Problem
 from dibs.http.request import read_json
-from dibs.http.responses import JobView
+from dibs.http.responses import Answer, JobView
 
 REQUEST = "dibs_request"
 """The parameter through which FastAPI brings the request."""
 _MARK = "__dibs_endpoint__"
 
 
-def mark(view: Callable[..., Any]) -> None:
+class Marked(NamedTuple):
+    """What the document tells of an endpoint that is a job."""
+
+    handler: Callable[..., Any]
+    headers: tuple[str, ...]
+    """Those that the job gets to see."""
+
+
+def mark(view: Callable[..., Any], handler: Callable[..., Any], headers: tuple[str, ...]) -> None:
     """Remember that this endpoint is a job."""
-    setattr(view, _MARK, True)
+    setattr(view, _MARK, Marked(handler, headers))
 
 
 def _marked(routes: Any) -> Iterator[Any]:
     for route in routes:
-        if getattr(getattr(route, "endpoint", None), _MARK, False):
+        if getattr(getattr(route, "endpoint", None), _MARK, None) is not None:
             yield route
         yield from _marked(getattr(route, "routes", None) or ())
 
@@ -106,27 +115,59 @@ def _extend(document: dict[str, Any], web: Any, path: str) -> None:
         for method in route.methods:
             operation = paths.get(route.path_format, {}).get(method.lower())
             if operation is not None:
-                _as_job(operation, view)
+                marked: Marked = getattr(route.endpoint, _MARK)
+                _as_job(operation, view, marked.headers, _answer(marked.handler, schemas))
     paths[f"{path}/{{id}}"] = _looking(view)
     paths[f"{path}/{{id}}/result"] = _fetching()
 
 
-def _as_job(operation: dict[str, Any], view: Any) -> None:
-    kept = {code: answer for code, answer in operation["responses"].items() if code not in ("200", "201")}
+def _as_job(operation: dict[str, Any], view: Any, headers: tuple[str, ...], answer: dict[str, Any]) -> None:
+    kept = {code: each for code, each in operation["responses"].items() if code not in ("200", "201", "422")}
     location = {"description": "where to look at the job", "schema": {"type": "string"}}
+    of_body = {
+        "400": _problem("The body is no JSON"),
+        "413": _problem("The body is too large"),
+        "415": _problem("The body is not application/json"),
+    }
+    unfit = operation["responses"].get("422", {"content": {}})
+    reused = _problem("The arguments do not fit, or the Idempotency-Key was used for another request")
     operation["responses"] = {
         "202": {
             "description": "The request has become a job",
             "headers": {"Location": location, "Retry-After": _SECONDS},
             "content": {"application/json": {"schema": view}},
         },
+        "200": {
+            "description": "What the handler answered, if the client preferred to wait and it ended in time; with the "
+            "status code that it chose",
+            "headers": {"Content-Location": location, "Preference-Applied": _APPLIED},
+            "content": {"application/json": {"schema": answer}},
+        },
         **kept,
-        "400": _problem("The body is no JSON"),
-        "413": _problem("The body is too large"),
-        "415": _problem("The body is not application/json"),
+        **(of_body if "requestBody" in operation else {}),
+        "422": {**reused, "content": {**unfit["content"], **reused["content"]}},
         "503": _problem("Jobs cannot be stored now"),
     }
-    operation.setdefault("parameters", []).extend([_IDEMPOTENCY, _PREFER])
+    given = operation.setdefault("parameters", [])
+    declared = {each["name"].lower() for each in given if each.get("in") == "header"}
+    given += [_header(name) for name in headers if name not in declared]
+    given += [_IDEMPOTENCY, _PREFER]
+
+
+def _answer(handler: Callable[..., Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what the handler says that it returns; of anything, if that is no type for JSON."""
+    try:
+        from pydantic import TypeAdapter  # it comes with FastAPI
+
+        told = get_type_hints(handler)["return"]
+        if isinstance(told, type) and issubclass(told, Answer | Response):
+            return {}
+        schema: dict[str, Any] = TypeAdapter(told).json_schema(ref_template="#/components/schemas/{model}")
+    except Exception:  # whatever the type is: the document is made without it
+        return {}
+    for name, part in schema.pop("$defs", {}).items():
+        schemas.setdefault(name, part)
+    return schema
 
 
 def _looking(view: Any) -> dict[str, Any]:
@@ -169,12 +210,18 @@ def _fetching() -> dict[str, Any]:
     }
 
 
+def _header(name: str) -> dict[str, Any]:
+    about = "The job gets to see it."
+    return {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+
+
 def _problem(description: str) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+_APPLIED = {"description": "for how long it was waited", "schema": {"type": "string"}}
 _SECONDS = {"description": "seconds after which to look again", "schema": {"type": "integer"}}
 _IDEMPOTENCY = {
     "name": "Idempotency-Key",

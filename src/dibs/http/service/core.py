@@ -11,10 +11,8 @@ from dibs.http.service import data, search
 from dibs.http.service.audit import Audit
 from dibs.http.service.batches import Batches
 from dibs.http.service.counting import Glance
-from dibs.http.service.tallies import (
-    tally,
-)
-from dibs.job import NewJob, QueueCounts, State
+from dibs.http.service.tallies import There, tally
+from dibs.job import NewJob, QueueCounts
 from dibs.opened import Opened
 from dibs.overview import Worker
 from dibs.redaction import Redaction
@@ -103,8 +101,8 @@ class Core:
     async def _look_at_workers(self) -> list[Worker]:
         return await (await self.admin()).workers()
 
-    async def _look_at_tasks(self) -> tuple[dict[str, dict[State, int]], bool]:
-        return await tally(await self.store())
+    async def _look_at_tasks(self) -> tuple[dict[str, There], bool]:
+        return await tally(await self.store(), self.clock())
 
     async def _look_at_failures(self) -> data.Failures:
         return await search.failures(await self.store(), data.JobFilter(), await self.redaction(), self.clock())

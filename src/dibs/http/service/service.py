@@ -15,6 +15,7 @@ from dibs.http.service.core import NotFound
 from dibs.http.service.news import News
 from dibs.http.service.planned import Planned
 from dibs.http.service.tallies import (
+    There,
     findings,
     overview,
     queue_shown,
@@ -152,7 +153,7 @@ class Service(Planned):
         known = set() if self.app is None else set(self.app.tasks.by_name)
         names = {*known, *seen, *measured.tasks, *(task for worker in workers for task in worker.tasks or ())}
         return [
-            task_shown(name, seen.get(name, {}), workers, complete=complete, series=measured, known=name in known)
+            task_shown(name, seen.get(name, There()), workers, complete=complete, series=measured, known=name in known)
             for name in sorted(names)
         ]
 

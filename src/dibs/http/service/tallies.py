@@ -1,13 +1,16 @@
 """Queues, tasks and the whole, counted and measured. Pure, but for one walk through unfinished jobs."""
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from dibs import health
 from dibs.http.service import data, search
-from dibs.job import NOT_STARTED, Filter, State
+from dibs.job import NOT_STARTED, Filter, Job, State
 from dibs.limiting import SetLimit
 from dibs.overview import Queue, Worker
 from dibs.redaction import safe_url
@@ -23,14 +26,31 @@ TALLIED = 10_000
 """How many unfinished jobs are looked at to count them by task."""
 
 
-async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
-    """Unfinished jobs by task and state, and whether these are all: as many as there is time for."""
-    seen, looked, until = dict[str, dict[State, int]](), 0, time.monotonic() + search.SECONDS
+class There(msgspec.Struct):
+    """What is there of a task, as far as it was looked at."""
+
+    states: Counter[State] = msgspec.field(default_factory=Counter)
+    scheduled: int = 0
+    """Of those that are queued: not due yet."""
+    oldest_due: datetime | None = None
+
+    def add(self, job: Job, now: datetime) -> None:
+        self.states[job.state] += 1
+        if job.state is not State.QUEUED:
+            return
+        if job.run_at > now:
+            self.scheduled += 1
+        elif self.oldest_due is None or job.run_at < self.oldest_due:
+            self.oldest_due = job.run_at
+
+
+async def tally(store: Store, now: datetime) -> tuple[dict[str, There], bool]:
+    """Unfinished jobs by task, and whether these are all: as many as there is time for."""
+    seen, looked, until = defaultdict[str, There](There), 0, time.monotonic() + search.SECONDS
     async for jobs, rest in search.walk(store, Filter(states=(*sorted(NOT_STARTED), State.RUNNING))):
         looked += len(jobs)
         for job in jobs:
-            states = seen.setdefault(job.task, {})
-            states[job.state] = states.get(job.state, 0) + 1
+            seen[job.task].add(job, now)
         if looked >= TALLIED or time.monotonic() > until:
             return seen, rest is None
     return seen, True
@@ -38,7 +58,7 @@ async def tally(store: Store) -> tuple[dict[str, dict[State, int]], bool]:
 
 def task_shown(
     name: str,
-    states: Mapping[State, int],
+    there: There,
     workers: Iterable[Worker],
     *,
     complete: bool,
@@ -50,9 +70,11 @@ def task_shown(
         name=name,
         known=known,
         workers=tuple(worker.name for worker in workers if worker.knows(name)),
-        waiting=states.get(State.WAITING, 0),
-        queued=states.get(State.QUEUED, 0),
-        running=states.get(State.RUNNING, 0),
+        waiting=there.states[State.WAITING],
+        queued=there.states[State.QUEUED],
+        scheduled=there.scheduled,
+        running=there.states[State.RUNNING],
+        oldest_due=there.oldest_due,
         complete=complete,
         throughput=_throughput(figures, series),
         **figured(figures),

@@ -129,10 +129,15 @@ class TaskShown(Value, frozen=True, kw_only=True):
     """The live workers that know it."""
     waiting: int
     queued: int
+    scheduled: int
+    """Of those that are queued: not due yet."""
     running: int
+    oldest_due: datetime | None
+    """Since when the first of them waits."""
     complete: bool
-    """False: there are more jobs than were looked at to count these three."""
+    """False: there are more jobs than were looked at to count these."""
     started: int
+    """This and those below: what workers did in the last hour."""
     succeeded: int
     failed: int
     retried: int
