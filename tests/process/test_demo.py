@@ -1,6 +1,7 @@
 """The demo, as somebody runs it who has just cloned the repository."""
 
 import asyncio
+import json
 import os
 import pty
 import re
@@ -103,10 +104,14 @@ def test_the_demo_runs_on_a_server_that_has_the_schema(tmp_path: Path, postgres_
     assert "has jobs already" in again.stderr
 
 
-def test_the_demo_runs_on_redis(tmp_path: Path, redis_database: DatabaseFactory) -> None:
-    done = demo(tmp_path, "--url", redis_database(REDIS_LABELS[-1]))
+def test_the_demo_runs_on_redis_and_proves_it_to_programs(tmp_path: Path, redis_database: DatabaseFactory) -> None:
+    done = demo(tmp_path, "--json", "--url", redis_database(REDIS_LABELS[-1]))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert PROOF in done.stdout
+    assert PROOF in done.stderr
+    proof = json.loads(done.stdout)
+    assert (proof["enqueued"], proof["ended"], proof["lost"], proof["owned_twice"]) == (400, 400, 0, 0)
+    assert proof["taken_over"] >= 1
+    assert proof["wrong"] == []
 
 
 def test_a_store_that_only_one_process_can_see_is_refused(tmp_path: Path) -> None:

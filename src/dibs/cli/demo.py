@@ -14,12 +14,13 @@ from uuid import UUID
 
 import click
 
-from dibs.cli import demo_shop
+from dibs.cli import demo_shop, show
 from dibs.cli.demo_diary import FOLDER_VARIABLE, LINE_VARIABLE, runs
 from dibs.cli.demo_news import News
-from dibs.cli.demo_screen import Look, Screen, how_to_go_on, summary
+from dibs.cli.demo_screen import Look, Proof, Screen, how_to_go_on, summary
 from dibs.cli.demo_shop import QUEUE
 from dibs.cli.exits import Trouble
+from dibs.cli.options import json_option
 from dibs.errors import ConfigurationError
 from dibs.job import Filter, Job, State
 from dibs.store import Store
@@ -37,7 +38,8 @@ FAR_ENOUGH = 0.4
 @click.option("--url", envvar="DIBS_URL", metavar="URL", help="Where to run it.  [default: a temporary SQLite file]")
 @click.option("--jobs", default=4_000, show_default=True, type=click.IntRange(100, 100_000))
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(2, 16))
-def demo(url: str | None, jobs: int, workers: int) -> None:
+@json_option
+def demo(url: str | None, jobs: int, workers: int, as_json: bool) -> None:
     """Watch workers share jobs, and one of them die.
 
     Nothing to set up: it runs on a temporary SQLite file. Or on a server of yours, which must have the dibs schema
@@ -48,22 +50,24 @@ def demo(url: str | None, jobs: int, workers: int) -> None:
       dibs demo --url postgresql://localhost/shop
       dibs demo --url redis://localhost/9 --jobs 10000 --workers 8
 
+    With --json the proof is one JSON document on standard output; what happens meanwhile goes to standard error.
+
     Exit code 1: the proof failed, or the queue has jobs already.
     """
     with tempfile.TemporaryDirectory(prefix="dibs-demo-") as folder:
         place = url or f"sqlite:///{folder}/jobs.db"
         if scheme_of(place) == "memory":
             raise ConfigurationError("memory:// lives in one process, and the demo has several: leave out --url")
-        sys.exit(asyncio.run(_Demo(place, Path(folder), jobs, workers).run()))
+        sys.exit(asyncio.run(_Demo(place, Path(folder), jobs, workers, as_json).run()))
 
 
 class _Demo:
-    def __init__(self, url: str, folder: Path, jobs: int, workers: int) -> None:
-        self.url, self.folder, self.total = url, folder, jobs
+    def __init__(self, url: str, folder: Path, jobs: int, workers: int, as_json: bool) -> None:
+        self.url, self.folder, self.total, self.as_json = url, folder, jobs, as_json
         self.names = [f"worker-{n}" for n in range(1, workers + 1)]
         self.news = News(folder)
         title = f"dibs demo: {jobs:,} jobs, {workers} workers, {scheme_of(url)}"
-        self.screen = Screen(self.news, title, jobs, self.names)
+        self.screen = Screen(self.news, title, jobs, self.names, aside=as_json)
         self.report: UUID | None = None
 
     async def run(self) -> int:
@@ -162,9 +166,12 @@ class _Demo:
         wrong = faults(done, jobs, sent) + [line for job in jobs for line in _ended_wrongly(job)]
         if self.news.victim is None:
             wrong.append("no worker was killed: the report was never seen running")
+        proof = Proof.of(jobs, self.total, len(done), self.news, wrong)
         console = self.screen.console
-        console.print(summary(jobs, self.total, len(done), self.news, wrong))
-        if not wrong:
+        console.print(summary(proof))
+        if self.as_json:
+            show.emit(proof)
+        elif not wrong:
             console.print(how_to_go_on())
         return 1 if wrong else 0
 

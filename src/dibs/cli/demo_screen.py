@@ -45,8 +45,8 @@ class Look(msgspec.Struct, frozen=True):
 class Screen:
     """Shows looks and news while the demo runs."""
 
-    def __init__(self, news: News, title: str, total: int, workers: Sequence[str]) -> None:
-        self.console = Console(highlight=False)
+    def __init__(self, news: News, title: str, total: int, workers: Sequence[str], *, aside: bool = False) -> None:
+        self.console = Console(highlight=False, stderr=aside)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
         self._news, self._title, self._total, self._workers = news, title, total, workers
         self._screen = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
@@ -146,28 +146,66 @@ def _line(event: Event, *, one: bool = False) -> Text:
 # --- the end ------------------------------------------------------------------------------------------------
 
 
-def summary(jobs: Sequence[Job], total: int, runs: int, news: News, wrong: Sequence[str]) -> RenderableType:
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of every job."""
+
+    enqueued: int
+    ended: int
+    seconds: float
+    succeeded: int
+    failed: int
+    retried: int
+    """Attempts that had to be repeated."""
+    taken_over: int
+    """Jobs whose lease ended with the worker that was killed."""
+    begun: int
+    """Those of them that it had begun."""
+    killed: str | None
+    lost: int
+    owned_twice: int
+    runs: int
+    """As the diaries of the workers tell."""
+    wrong: tuple[str, ...]
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], total: int, runs: int, news: News, wrong: Sequence[str]) -> "Proof":
+        by_state = Counter(job.state for job in jobs)
+        return cls(
+            enqueued=total,
+            ended=sum(by_state[state] for state in FINISHED),
+            seconds=round(news.seconds, 3),
+            succeeded=by_state[State.SUCCEEDED],
+            failed=by_state[State.FAILED],
+            retried=news.counts["retried"],
+            taken_over=sum(any(error.error == "lease expired" for error in job.errors) for job in jobs),
+            begun=len(news.taken_over),
+            killed=news.victim,
+            lost=total - len(jobs),
+            owned_twice=sum("twice" in line or "two owners" in line or "was finished" in line for line in wrong),
+            runs=runs,
+            wrong=tuple(wrong),
+        )
+
+
+def summary(proof: Proof) -> RenderableType:
     """What was proved, or what was found wrong."""
-    by_state = Counter(job.state for job in jobs)
-    twice = sum("twice" in line or "two owners" in line or "was finished" in line for line in wrong)
-    expired = sum(any(error.error == "lease expired" for error in job.errors) for job in jobs)
     facts = Table.grid(padding=(0, 2))
-    for width in (16, len(f"{total:,}"), None):
+    for width in (16, len(f"{proof.enqueued:,}"), None):
         facts.add_column(min_width=width)
     rows = [
-        ("jobs enqueued", f"{total:,}", ""),
-        ("ran to their end", f"{sum(by_state[state] for state in FINISHED):,}", f"in {news.seconds:.0f} s"),
-        ("  succeeded", f"{by_state[State.SUCCEEDED]:,}", f"{news.counts['retried']:,} attempts had to be repeated"),
-        ("  failed", f"{by_state[State.FAILED]:,}", "the poison, after 3 attempts each, kept to look at"),
-        ("taken over", f"{expired:,}", f"from {news.victim} when its leases ended; {len(news.taken_over)} had begun"),
-        ("lost", f"{total - len(jobs):,}", ""),
-        ("owned twice", f"{twice:,}", f"checked in the diaries of the workers: {runs:,} runs"),
+        ("jobs enqueued", proof.enqueued, ""),
+        ("ran to their end", proof.ended, f"in {proof.seconds:.0f} s"),
+        ("  succeeded", proof.succeeded, f"{proof.retried:,} attempts had to be repeated"),
+        ("  failed", proof.failed, "the poison, after 3 attempts each, kept to look at"),
+        ("taken over", proof.taken_over, f"from {proof.killed} when its leases ended; {proof.begun} had begun"),
+        ("lost", proof.lost, ""),
+        ("owned twice", proof.owned_twice, f"checked in the diaries of the workers: {proof.runs:,} runs"),
     ]
     for name, number, note in rows:
-        facts.add_row(name, Text(number, justify="right"), Text(note, style="dim"))
+        facts.add_row(name, Text(f"{number:,}", justify="right"), Text(note, style="dim"))
     verdict = Text("Every job ran to its end, none was lost, none had two owners.", style="bold green")
-    if wrong:
-        verdict = Text("Something is wrong:\n" + "\n".join(wrong[:10]), style="bold red")
+    if proof.wrong:
+        verdict = Text("Something is wrong:\n" + "\n".join(proof.wrong[:10]), style="bold red")
     return Group(Text(), facts, Text(), verdict)
 
 
