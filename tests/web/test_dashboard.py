@@ -87,6 +87,7 @@ async def test_the_overview_says_first_what_is_wrong() -> None:
         await store.pause("mail")
         page = (await client.get("/")).text
     assert re.search(r"<h1>[^<]*(paused|failed)", page)
+    assert '<a href="/queues"><b>queue mail</b></a>' in page, "and leads to where it can be put right"
 
 
 async def test_filters_live_in_the_address() -> None:

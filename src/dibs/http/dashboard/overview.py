@@ -42,6 +42,23 @@ def verdict(seen: Overview) -> Verdict:
     return Verdict(worst.level, headline[0].upper() + headline[1:], tuple(wrong))
 
 
+def place_of(finding: Finding) -> str:
+    """The page where something can be done about it."""
+    thing = finding.about.partition(" ")[0]
+    return _PLACES.get(thing, "")
+
+
+_PLACES = {
+    "queue": "queues",
+    "queues": "queues",
+    "worker": "workers",
+    "workers": "workers",
+    "failures": "failures",
+    "schedule": "schedules",
+    "schedules": "schedules",
+}
+
+
 def numbers(seen: Overview) -> list[tuple[str, str, str]]:
     """A name, a value, and where it leads."""
     states = seen.states

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dibs.errors import Refused
 from dibs.http.dashboard import asking, graph, timeline
 from dibs.http.dashboard.graph import Node
-from dibs.http.dashboard.overview import charts, counting, numbers, verdict
+from dibs.http.dashboard.overview import charts, counting, numbers, place_of, verdict
 from dibs.http.dashboard.rendering import render
 from dibs.http.security import COOKIE, IDENTITY
 from dibs.http.service import NotFound, Service
@@ -92,6 +92,7 @@ class Pages:
             "",
             {
                 "verdict": verdict(seen),
+                "place_of": place_of,
                 "numbers": numbers(seen),
                 "charts": charts(samples),
                 "queues": seen.queues,
