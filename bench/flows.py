@@ -11,7 +11,6 @@ status: 0; 1 if ``--check`` found a chain that takes more than twice as long as 
 then there are no figures.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -27,8 +26,8 @@ from rich.table import Table
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
-from bench.lib.arenas import STORES, Arena, arena  # noqa: E402
-from bench.lib.program import keep, named  # noqa: E402
+from bench.lib.arenas import STORES, Arena  # noqa: E402
+from bench.lib.program import keep, named, on_each  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 from bench.lib.ways import LEASE, QUEUE, RESULT, TASK, DibsWay, arguments  # noqa: E402
@@ -76,32 +75,19 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/flows.json")
 @click.option("--check", is_flag=True, help="Exit with 1 if a chain takes more than twice as long.")
 def main(*, stores: str, chains: int, rounds: int, json_path: Path, check: bool) -> None:
-    names = named(stores, STORES)
-    try:
-        found, versions = asyncio.run(measure(names, chains, rounds))
-    except DiscrepancyError as problem:
-        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
-        sys.exit(2)
+    found, versions = on_each(named(stores, STORES), lambda ground: measure(ground, chains, rounds))
     show(found)
     keep(json_path, versions, flows=found)
     if check and any(cost.of_plain > MOST for cost in found):
         sys.exit(1)
 
 
-async def measure(names: Sequence[str], chains: int, rounds: int) -> tuple[list[Cost], dict[str, str]]:
-    """Store by store."""
+async def measure(ground: Arena, chains: int, rounds: int) -> list[Cost]:
+    """One store; fewer chains where each job takes a call of its own."""
     found: list[Cost] = []
-    versions: dict[str, str] = {}
-    for name in names:
-        ground = arena(name)
-        try:
-            await ground.start()
-            for size in SIZES:
-                found += await _costs(ground, size, chains if size > 1 else max(1, chains // 10), rounds)
-            versions |= ground.versions()
-        finally:
-            await ground.stop()
-    return found, versions
+    for size in SIZES:
+        found += await _costs(ground, size, chains if size > 1 else max(1, chains // 10), rounds)
+    return found
 
 
 async def _costs(ground: Arena, size: int, chains: int, rounds: int) -> list[Cost]:

@@ -10,7 +10,6 @@ duplicate that takes more than 1.1 times as long as a new job; 2 if an answer or
 figures.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ from rich.table import Table
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
-from bench.lib.arenas import STORES, Arena, arena  # noqa: E402
-from bench.lib.program import keep, named  # noqa: E402
+from bench.lib.arenas import STORES, Arena  # noqa: E402
+from bench.lib.program import keep, named, on_each  # noqa: E402
 from bench.lib.progress import say  # noqa: E402
 from bench.lib.race import DiscrepancyError  # noqa: E402
 from bench.lib.ways import CHUNK, LEASE, QUEUE, TASK, arguments  # noqa: E402
@@ -61,35 +60,19 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/keys.json")
 @click.option("--check", is_flag=True, help=f"Exit with 1 if a duplicate takes more than {MOST} times as long.")
 def main(*, stores: str, jobs: int, calls: int, json_path: Path, check: bool) -> None:
-    names = named(stores, STORES)
-    try:
-        costs, versions = asyncio.run(measure(names, jobs, calls))
-    except DiscrepancyError as problem:
-        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
-        sys.exit(2)
+    costs, versions = on_each(named(stores, STORES), lambda ground: measure(ground, jobs, calls))
     show(costs)
     keep(json_path, versions, keys=costs)
     if check and any(cost.of_new > MOST for cost in costs):
         sys.exit(1)
 
 
-async def measure(names: Sequence[str], jobs: int, calls: int) -> tuple[list[Cost], dict[str, str]]:
-    """Store by store."""
-    costs: list[Cost] = []
-    versions: dict[str, str] = {}
-    for name in names:
-        ground = arena(name)
-        try:
-            await ground.start()
-            versions |= ground.versions()
-            store = await ground.open_place("keys")
-            try:
-                costs += await Keys(ground, store, jobs).measure(calls)
-            finally:
-                await store.close()
-        finally:
-            await ground.stop()
-    return costs, versions
+async def measure(ground: Arena, jobs: int, calls: int) -> list[Cost]:
+    store = await ground.open_place("keys")
+    try:
+        return await Keys(ground, store, jobs).measure(calls)
+    finally:
+        await store.close()
 
 
 class Keys:

@@ -10,7 +10,6 @@ rounds, of throughput and of processor time. Exit status: 0; 1 if ``--check`` fo
 lost or ran twice: then there are no figures.
 """
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -21,10 +20,9 @@ from rich.table import Table
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
-from bench.lib.arenas import STORES, arena  # noqa: E402
+from bench.lib.arenas import STORES  # noqa: E402
 from bench.lib.limited import HOW, Share, shares  # noqa: E402
-from bench.lib.program import keep, named  # noqa: E402
-from bench.lib.race import DiscrepancyError  # noqa: E402
+from bench.lib.program import keep, named, on_each  # noqa: E402
 
 LEAST = 0.70
 
@@ -38,12 +36,8 @@ LEAST = 0.70
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/limits.json")
 @click.option("--check", is_flag=True, help="Exit with 1 if less than 0.70 of the throughput is left.")
 def main(*, stores: str, jobs: int, rounds: int, tenants: int, how: str, json_path: Path, check: bool) -> None:
-    names = named(stores, STORES)
-    try:
-        found, versions = asyncio.run(measure(names, jobs, rounds, tenants, HOW if how == "all" else (how,)))
-    except DiscrepancyError as problem:
-        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
-        sys.exit(2)
+    ways = HOW if how == "all" else (how,)
+    found, versions = on_each(named(stores, STORES), lambda ground: shares(ground, jobs, rounds, tenants, ways))
     show(found)
     keep(json_path, versions, limits=found)
     missed = [share for share in found if share.of_rate < LEAST]
@@ -51,23 +45,6 @@ def main(*, stores: str, jobs: int, rounds: int, tenants: int, how: str, json_pa
         for share in missed:
             click.echo(f"{share.store}, {share.how}, {share.limit}: {share.of_rate:.2f}, wanted {LEAST:.2f}", err=True)
         sys.exit(1)
-
-
-async def measure(
-    names: list[str], jobs: int, rounds: int, tenants: int, how: tuple[str, ...]
-) -> tuple[list[Share], dict[str, str]]:
-    """Store by store."""
-    found: list[Share] = []
-    versions: dict[str, str] = {}
-    for name in names:
-        ground = arena(name)
-        try:
-            await ground.start()
-            versions |= ground.versions()
-            found += await shares(ground, jobs, rounds, tenants, how)
-        finally:
-            await ground.stop()
-    return found, versions
 
 
 def show(found: list[Share]) -> None:

@@ -9,7 +9,6 @@ With --metrics the same worker is measured in the same rounds with metrics on, s
 It is proved that every job ran once before a figure is printed; otherwise the exit status is 2.
 """
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from rich.table import Table
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
-from bench.lib.arenas import STORES, arena  # noqa: E402
-from bench.lib.program import keep, named  # noqa: E402
-from bench.lib.race import DiscrepancyError  # noqa: E402
+from bench.lib.arenas import STORES, Arena  # noqa: E402
+from bench.lib.program import keep, named, on_each  # noqa: E402
 from bench.lib.shifts import Shift, shift  # noqa: E402
 
 
@@ -34,31 +32,12 @@ from bench.lib.shifts import Shift, shift  # noqa: E402
 @click.option("--metrics", is_flag=True, help="Also with metrics on, in the same rounds.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/worker.json")
 def main(stores: str, jobs: int, rounds: int, concurrency: int, *, metrics: bool, json_path: Path) -> None:
-    names = named(stores, STORES)
-    try:
-        found, versions = asyncio.run(measure(names, jobs, rounds, concurrency, metrics))
-    except DiscrepancyError as problem:
-        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
-        sys.exit(2)
+    async def look(ground: Arena) -> list[Shift]:
+        return [await shift(ground, jobs, rounds, concurrency, metrics=metrics)]
+
+    found, versions = on_each(named(stores, STORES), look)
     show(found)
     keep(json_path, versions, worker=found)
-
-
-async def measure(
-    names: list[str], jobs: int, rounds: int, concurrency: int, metrics: bool
-) -> tuple[list[Shift], dict[str, str]]:
-    """Store by store."""
-    found: list[Shift] = []
-    versions: dict[str, str] = {}
-    for name in names:
-        ground = arena(name)
-        try:
-            await ground.start()
-            versions |= ground.versions()
-            found.append(await shift(ground, jobs, rounds, concurrency, metrics=metrics))
-        finally:
-            await ground.stop()
-    return found, versions
 
 
 def show(found: list[Shift]) -> None:

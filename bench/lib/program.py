@@ -1,13 +1,19 @@
 """What the programs of the benchmark have in common: which stores, and where the figures go."""
 
-from collections.abc import Mapping
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from bench.lib.arenas import Arena, arena
 from bench.lib.environment import environment
+from bench.lib.race import DiscrepancyError
+
+T = TypeVar("T")
 
 
 def named(stores: str, known: tuple[str, ...]) -> list[str]:
@@ -23,3 +29,29 @@ def keep(path: Path, versions: Mapping[str, str], **found: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     report = {"environment": environment(versions), **found}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+
+
+def on_each(names: Sequence[str], look: Callable[[Arena], Awaitable[list[T]]]) -> tuple[list[T], dict[str, str]]:
+    """What is found on the ground of each store, one after the other, and what was measured: drivers and servers.
+
+    Ends the program with 2 if jobs went wrong: then there are no figures.
+    """
+    try:
+        return asyncio.run(_on_each(names, look))
+    except DiscrepancyError as problem:
+        click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
+        sys.exit(2)
+
+
+async def _on_each(names: Sequence[str], look: Callable[[Arena], Awaitable[list[T]]]) -> tuple[list[T], dict[str, str]]:
+    found: list[T] = []
+    versions: dict[str, str] = {}
+    for name in names:
+        ground = arena(name)
+        try:
+            await ground.start()
+            versions |= ground.versions()
+            found += await look(ground)
+        finally:
+            await ground.stop()
+    return found, versions
