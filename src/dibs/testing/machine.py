@@ -52,12 +52,12 @@ STEPS = 50
 def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: bool = True) -> None:
     """Fail, with the shortest story found, if the lab's store and the model ever differ.
 
-    About 2,000 operations (600 on a lab that is not tested at length), the same ones each time: a failure comes back
+    About 1,200 operations (600 on a lab that is not tested at length), the same ones each time: a failure comes back
     when the test is run again. With ``DIBS_FAULTS=full`` 50,000 new ones each time; a failure then prints the line
     ``@reproduce_failure(…)`` to set above :class:`Agreement`.
     """
     full = os.environ.get("DIBS_FAULTS") == "full"
-    usual = 2_000 if factory().at_length else 600
+    usual = 1_200 if factory().at_length else 600
     machine = type("Agreement", (Agreement,), {"factory": staticmethod(factory)})
     run_state_machine_as_test(
         machine,

@@ -274,14 +274,14 @@ for bad in BAD_NAMES:
     BAD_FLOWS[f"the flow {ascii(bad)[:9]}"] = partial(flow_of, step("a"), name=bad)
 
 
-@pytest.mark.parametrize("make", BAD_FLOWS.values(), ids=list(BAD_FLOWS))
-async def test_a_bad_flow_is_refused_and_nothing_is_stored(store: Store, make: Callable[[], NewFlow]) -> None:
-    flow = make()
-    with pytest.raises(Refused) as reason:
-        admit_flow(flow)
-    assert "\n" not in str(reason.value)
+async def test_a_bad_flow_is_refused_and_nothing_is_stored(store: Store) -> None:
     before = await panorama(store)
-    with pytest.raises(Refused) as problem:
-        await store.start(flow)
-    assert str(problem.value) == str(reason.value)
-    assert await panorama(store) == before
+    for name, make in BAD_FLOWS.items():
+        flow = make()
+        with pytest.raises(Refused) as reason:
+            admit_flow(flow)
+        assert "\n" not in str(reason.value), name
+        with pytest.raises(Refused) as problem:
+            await store.start(flow)
+        assert str(problem.value) == str(reason.value), name
+        assert await panorama(store) == before, name

@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(1_800)]
 
 
 def rounds(lab: Lab) -> int:
-    return 10_000 if FULL else 500 if lab.at_length else 150
+    return 10_000 if FULL else 200 if lab.at_length else 100
 
 
 # --- who gets which job -----------------------------------------------------------------------
