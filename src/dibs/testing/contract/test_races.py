@@ -251,11 +251,14 @@ def unexplained(names: tuple[str, ...], result: Any, explained: list[Any]) -> st
 async def at_once(lab: Lab, calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
     """Call all of them at the same time, in threads where one handle is all there is."""
 
-    async def call(one: Callable[[], Awaitable[Any]]) -> Any:
+    async def awaited(one: Callable[[], Awaitable[Any]]) -> Any:
         return await one()
 
+    def call(one: Callable[[], Awaitable[Any]]) -> Any:
+        return asyncio.run(awaited(one))  # made in its thread: one that never starts leaves nothing behind
+
     if lab.threadsafe:
-        return list(await asyncio.gather(*(asyncio.to_thread(asyncio.run, call(c)) for c in calls)))
+        return list(await asyncio.gather(*(asyncio.to_thread(call, one) for one in calls)))
     return list(await asyncio.gather(*(one() for one in calls)))
 
 
