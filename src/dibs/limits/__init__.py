@@ -56,7 +56,7 @@ from dibs.limits.flows import (
 from dibs.limits.jobs import Admitted, admit, chosen, on_conflict
 from dibs.limits.queues import AGEING, CONCURRENCY, STARTS, ageing, limited, scope
 from dibs.limits.rates import after_start, opens_at
-from dibs.limits.sent import Settled, beating, claimable, reports, settleable
+from dibs.limits.sent import Settled, beating, claimable, reports, settleable, storable
 
 __all__ = [
     "AGEING",
@@ -118,6 +118,7 @@ __all__ = [
     "settleable",
     "span",
     "steps",
+    "storable",
     "to_json",
     "within",
 ]

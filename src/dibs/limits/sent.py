@@ -60,10 +60,11 @@ def settleable(settlements: Sequence[Settlement], limits: Limits = DEFAULT) -> l
         fences = {(item.id, item.epoch, item.worker) for item in settlements}
         if len(fences) < len(settlements):
             raise Refused("one settle call must not hold the same claim twice")
-    return [_settled(item, limits) for item in settlements]
+    return [storable(item, limits) for item in settlements]
 
 
-def _settled(item: Settlement, limits: Limits) -> Settled:
+def storable(item: Settlement, limits: Limits = DEFAULT) -> Settled:
+    """One of them, as it will be recorded: a success whose result or steps no store can keep is a failure."""
     outcome: Outcome = item.outcome
     if type(outcome) is Succeeded:
         try:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from dibs.ending import end
 from dibs.errors import StoreUnavailable
-from dibs.limits import DEFAULT, Limits, settleable
+from dibs.limits import DEFAULT, Limits, storable
 from dibs.outcome import Failed, Outcome, Succeeded, Verdict
 from dibs.store import Store
 from dibs.worker.log import about, log
@@ -55,10 +55,10 @@ class Settler:
             self._sending = self._loop.create_task(self._send(), context=self._context.copy())
 
     def _as_recorded(self, run: Run, outcome: Outcome) -> Outcome:
-        """A success whose result or steps no store can keep is a failure, here as well as there."""
+        """What the store will record: hooks and figures tell the same."""
         if type(outcome) is not Succeeded or (outcome.result is None and not outcome.steps):
             return outcome
-        [item] = settleable([run.claim.settled(outcome)], self._limits)
+        item = storable(run.claim.settled(outcome), self._limits)
         return outcome if item.kind == "succeeded" else Failed(item.error or "")
 
     async def close(self, seconds: float) -> int:
