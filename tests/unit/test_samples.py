@@ -28,7 +28,7 @@ class Counted(Tally):
     """A tally to which a test adds."""
 
     def add(self, queue: str, task: str, **more: int) -> None:
-        figures = self._place(queue, task)
+        figures = self.place(queue, task)
         for name, number in more.items():
             setattr(figures, name, getattr(figures, name) + number)
         if "succeeded" in more:

@@ -34,7 +34,7 @@ class Ran(Protocol):
     ended_at: float
     started: bool
     figures: "Figures"
-    """Where it was counted when it was started."""
+    """Where it is counted."""
 
 
 R = TypeVar("R", bound=Ran)
@@ -126,7 +126,17 @@ class Tally:
         self.settles = [0] * (len(SIZES) + 1)
         """How many calls of settle were for so many jobs."""
         self.settled = 0
-        self._places: dict[Place, Figures] = {}
+        self._places = defaultdict[Place, Figures](Figures)
+
+    def place(self, queue: str, task: str) -> Figures:
+        """Where to count the jobs of a task in a queue."""
+        return self._places[queue, task]
+
+    def expect(self, queue: str, runs: Sequence[Ran]) -> None:
+        """These were claimed from a queue: say where each is counted."""
+        figures = {task: self.place(queue, task) for task in {run.claim.task for run in runs}}
+        for run in runs:
+            run.figures = figures[run.claim.task]
 
     def succeeded(
         self, batch: Sequence[tuple[R, Outcome]], verdicts: Sequence[Verdict]
@@ -135,14 +145,14 @@ class Tally:
         self.catch_up()
         self.settles[bisect_left(SIZES, len(batch))] += 1
         self.settled += len(batch)
-        accepted, done, others = Verdict.ACCEPTED, defaultdict[Figures, list[R]](list), []
+        accepted, done, others = Verdict.ACCEPTED, list[R](), []
         for each in zip(batch, verdicts, strict=True):
             (run, outcome), verdict = each
-            if type(outcome) is Succeeded and verdict is accepted:
-                done[run.figures].append(run)
+            if verdict is accepted and type(outcome) is Succeeded:
+                done.append(run)
             else:
                 others.append(each)
-        for figures, runs in done.items():
+        for figures, runs in _by_figures(done):
             figures.succeeded += len(runs)
             figures.ran.add_like([run.ended_at - run.began_at for run in _some(runs)], len(runs))
         return others
@@ -150,26 +160,16 @@ class Tally:
     def ended(self, run: Ran, event: str) -> None:
         """One that ended in another way. A lost one has no end of its own."""
         self.catch_up()
-        figures = self._place(run.claim.queue, run.claim.task)
-        figures.count(event)
+        run.figures.count(event)
         if run.started and event != "lost":
-            figures.ran.add_like([run.ended_at - run.began_at], 1)
+            run.figures.ran.add_like([run.ended_at - run.began_at], 1)
 
     def catch_up(self) -> None:
         """Count those that were started. On the worker's loop only."""
-        if not self.begun:
-            return
-        begun = defaultdict[Place, list[Ran]](list)
-        for run in self.begun:
-            claim = run.claim
-            begun[claim.queue, claim.task].append(run)
-        self.begun.clear()
-        for (queue, task), runs in begun.items():
-            figures = self._place(queue, task)
+        for figures, runs in _by_figures(self.begun):
             figures.started += len(runs)
             figures.waited.add_like([self._waited(run) for run in _some(runs)], len(runs))
-            for run in runs:
-                run.figures = figures
+        self.begun.clear()
 
     def _waited(self, run: Ran) -> float:
         """By the store's clock until it was claimed, by ours from then on."""
@@ -180,8 +180,15 @@ class Tally:
         """What was counted so far, as a copy."""
         return {place: figures.copy() for place, figures in self._places.copy().items()}
 
-    def _place(self, queue: str, task: str) -> Figures:
-        return self._places.setdefault((queue, task), Figures())
+
+def _by_figures(runs: list[R]) -> Iterable[tuple[Figures, list[R]]]:
+    """Those that are counted in the same place together."""
+    if len({run.figures for run in runs}) == 1:  # as of most workers that are in a hurry
+        return [(runs[0].figures, runs)]
+    found = defaultdict[Figures, list[R]](list)
+    for run in runs:
+        found[run.figures].append(run)
+    return found.items()
 
 
 def _some(runs: list[R]) -> list[R]:

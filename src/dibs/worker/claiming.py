@@ -7,6 +7,7 @@ from time import monotonic
 
 from dibs.job import Claim
 from dibs.store import Store
+from dibs.telemetry.tally import Tally
 from dibs.worker.lookout import Lookout
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.plan import Plan
@@ -30,6 +31,7 @@ class Claimer:
         lease: timedelta,
         held: set[Run],
         stats: Stats,
+        tally: Tally,
         weather: Weather,
         taken: Callable[[], None],
     ) -> None:
@@ -41,6 +43,7 @@ class Claimer:
         self._prefetch = Prefetch(settings.prefetch)
         self._held = held
         self._stats = stats
+        self._tally = tally
         self._weather = weather
         self._until_empty = settings.until_empty
         self._taken = taken
@@ -146,15 +149,16 @@ class Claimer:
         finally:
             self._runner.more_to_come = False
             if claims or full:
-                self._take(claims, asked_at, full=self._full)
+                self._take(queue, claims, asked_at, full=self._full)
         return len(claims)
 
-    def _take(self, claims: list[Claim], asked_at: float, *, full: bool) -> None:
+    def _take(self, queue: str, claims: list[Claim], asked_at: float, *, full: bool) -> None:
         now, runner, prefetch = monotonic(), self._runner, self._prefetch
         dry = full and runner.free > 0 and not runner.waiting
         prefetch.learn(now, self._stats.started, dry=dry, waited=now - runner.oldest())
         lease, plans = self._lease.total_seconds(), self._plans
         runs = [Run(claim, plans[claim.task], asked_at, now, lease) for claim in claims]
+        self._tally.expect(queue, runs)
         self._held.update(runs)
         if self._batch and runs:
             self._more = self._batch if any(run.plan.batch for run in runs) else 0

@@ -10,14 +10,13 @@ from dibs.worker.run import Run, Why
 
 
 @types.coroutine
-def guarded(handler: Coroutine[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
-    """Drive the handler, and look at the clock each time it is about to go on.
+def guarded(handler: Coroutine[Any, Any, Any], run: Run, step: Any) -> Generator[Any, Any, Any]:
+    """Drive a handler that waits for the first time, and look at the clock each time it is about to go on.
 
     A process that was stopped past the lease wakes up in the middle of its handlers, before the heartbeat has had a
-    turn: each gets a CancelledError instead of its next step. One that never waits costs no look at all.
+    turn: each gets a CancelledError instead of its next step.
     """
     try:
-        step = handler.send(None)
         while True:
             try:
                 value = yield step

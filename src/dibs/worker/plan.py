@@ -134,15 +134,20 @@ def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _straight(task: Task[..., Any]) -> Call:
-    """The commonest call of all in one step: arguments, handler, guard."""
+    """The commonest call of all in one step: arguments, handler, and a guard if the handler waits for anything."""
     unpack, function = task.signature.unpack, task.function
 
-    def call(run: Run) -> Awaitable[Any]:
+    async def call(run: Run) -> Any:
         try:
             args, kwargs = unpack(run.claim.args)
         except Exception as problem:
             raise Unfit(f"the arguments do not fit the task: {problem}") from problem
-        return guarded(function(*args, **kwargs), run)
+        handler = function(*args, **kwargs)
+        try:
+            step = handler.send(None)
+        except StopIteration as returned:
+            return returned.value
+        return await guarded(handler, run, step)
 
     return call
 
@@ -159,8 +164,13 @@ def _on_loop(task: Task[..., Any], prepare: Prepare) -> Call:
 
 
 def _with_guard(call: Call) -> Call:
-    def guarded_call(run: Run) -> Awaitable[Any]:
-        return guarded(call(run), run)  # type: ignore[arg-type]  # only coroutines are guarded
+    async def guarded_call(run: Run) -> Any:
+        handler: Coroutine[Any, Any, Any] = call(run)  # type: ignore[assignment]  # only coroutines are guarded
+        try:
+            step = handler.send(None)
+        except StopIteration as returned:
+            return returned.value
+        return await guarded(handler, run, step)
 
     return guarded_call
 

@@ -49,7 +49,7 @@ class Run(Attempt):
     """When its handler was started, and when it ended; not there before."""
     ended_at: float
     figures: Figures
-    """Where it was counted."""
+    """Where it is counted."""
 
     def __init__(self, claim: Claim, plan: "Plan", asked_at: float, came_at: float, lease: float) -> None:
         Attempt.__init__(self, claim)

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
-from functools import partial
 from time import monotonic
 
 from dibs.attempt import running
@@ -55,10 +54,7 @@ class Runner:
         self._tells_starts = "started" in hooks
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        # What create_task does where nobody has set a factory, without its detour.
-        self._make_task: Callable[..., asyncio.Task[None]] = (
-            self._loop.create_task if self._loop.get_task_factory() else partial(asyncio.Task, loop=self._loop)
-        )
+        self._plain_tasks = self._loop.get_task_factory() is None
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
@@ -139,7 +135,7 @@ class Runner:
         self._start_at(monotonic())
 
     def _start_at(self, now: float) -> None:
-        unfilled = list[Plan]()
+        unfilled: list[Plan] = []
         while self.free and not self.closed:
             if self._process_line and self.free_processes:
                 line = self._process_line
@@ -176,7 +172,11 @@ class Runner:
             self.free_processes -= 1
         # Started from the end of another attempt, as most are: its context must not be inherited.
         attempt = self._attempt(run) if plan.batch is None else self._attempt_batch(run)
-        run.handle = self._make_task(attempt, name=run.claim.task, context=self._context.copy())
+        name, context = run.claim.task, self._context.copy()
+        if self._plain_tasks:  # what create_task does then, without the detour
+            run.handle = asyncio.Task(attempt, loop=self._loop, name=name, context=context)
+        else:
+            run.handle = self._loop.create_task(attempt, name=name, context=context)
         if plan.batch is None and not self._tells_starts:
             self._stats.started += 1
             run.began_at = now
@@ -276,7 +276,8 @@ class Runner:
         self.free += 1
         if run.plan.in_process:
             self.free_processes += 1
-        self._start_at(now)
+        if self._line or self._process_line:
+            self._start_at(now)
         if self.waiting <= self.poke_at or run.plan.in_process:
             self.poke()
 

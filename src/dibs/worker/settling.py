@@ -50,14 +50,14 @@ class Settler:
     def add(self, run: Run, outcome: Outcome) -> None:
         """Have it settled, soon."""
         run.ended = True
-        self._waiting.append((run, self._as_recorded(run, outcome)))
+        if type(outcome) is Succeeded and (outcome.result is not None or outcome.steps):
+            outcome = self._as_recorded(run, outcome)
+        self._waiting.append((run, outcome))
         if self._sending is None:
             self._sending = self._loop.create_task(self._send(), context=self._context.copy())
 
-    def _as_recorded(self, run: Run, outcome: Outcome) -> Outcome:
+    def _as_recorded(self, run: Run, outcome: Succeeded) -> Outcome:
         """What the store will record: hooks and figures tell the same."""
-        if type(outcome) is not Succeeded or (outcome.result is None and not outcome.steps):
-            return outcome
         item = storable(run.claim.settled(outcome), self._limits)
         return outcome if item.kind == "succeeded" else Failed(item.error or "")
 
@@ -75,7 +75,7 @@ class Settler:
         unanswered: list[Ended] = []
         try:
             while self._waiting:
-                unanswered = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                unanswered = self._next()
                 unanswered = await self._settle(unanswered)
                 if unanswered:
                     self._waiting.extendleft(reversed(unanswered))
@@ -88,6 +88,14 @@ class Settler:
             raise
         finally:
             self._sending = None
+
+    def _next(self) -> list[Ended]:
+        """What goes with one call: all that waits, if it is not too much."""
+        if len(self._waiting) > BATCH:
+            return [self._waiting.popleft() for _ in range(BATCH)]
+        batch = list(self._waiting)
+        self._waiting.clear()
+        return batch
 
     async def _settle(self, batch: list[Ended]) -> list[Ended]:
         """Send a batch; answers those that the store has not answered for."""

@@ -120,6 +120,7 @@ class Shift:
             lease=self._lease,
             held=held,
             stats=self._stats,
+            tally=self._tally,
             weather=weather,
             taken=self._cancels.look,
         )
