@@ -37,7 +37,7 @@ CLAIMED = (
 
 
 class _Moments(dict[bytes, datetime]):
-    """Times that were read. Most of a claim's are the same, and the driver takes as long for each as for a whole row."""
+    """Times that were read. Most of a claim's are the same, and each takes the driver as long as the rest of a row."""
 
     def __missing__(self, sent: bytes) -> datetime:
         if len(self) >= _MOMENTS_KEPT:

@@ -50,9 +50,9 @@ from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
 _ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-_CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"  # noqa: S608  # constants
 _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
-_TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"
+_TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"  # noqa: S608
 _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
