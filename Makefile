@@ -30,9 +30,14 @@ help: ## this list
 demo: $(CORE) ## see it work, in under a minute, without any server
 	@$(BIN)/dibs demo
 
-test: lint ## every check and every test
-	@echo "pytest"
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+# The checks of lint run beside the tests, most of which wait for a server: what they complain about is shown at once.
+test: $(DEV) ## every check and every test
+	@{ $(MAKE) --no-print-directory lint >$(VENV)/lint.txt 2>&1 || { cat $(VENV)/lint.txt >&2; exit 1; }; } & linting=$$!; \
+	trap 'kill $$linting 2>/dev/null' INT TERM; \
+	echo "pytest, with ruff, mypy and lint-imports beside it"; \
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS); tested=$$?; \
+	wait $$linting || { echo "lint found something: see above, or run make lint" >&2; exit 1; }; \
+	exit $$tested
 
 # By its name or, where pyenv has it and keeps it to itself, by its path.
 pythons: ## most of the tests, on every other Python that is found here

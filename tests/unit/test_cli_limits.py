@@ -34,6 +34,8 @@ def test_a_limit_is_set_listed_and_reset(shell: Shell) -> None:
         "each key of queue mail 1 at once by key by key operator",
         "task charge 5/s 0 now operator",
     ]
+    shell("limits", "set", "--queue", "mail", "--concurrency", 2)
+    assert "2 of 2 when one ends" in " ".join(shell("limits").stdout.split())
     done = shell("limits", "reset", "--queue", "mail")
     assert (done.exit_code, done.stdout) == (0, "queue mail: reset, no limit\n")
     done = shell("limits", "reset", "--queue", "mail")

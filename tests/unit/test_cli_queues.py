@@ -47,6 +47,14 @@ def test_a_queue_is_paused_resumed_and_turned_around(shell: Shell) -> None:
     assert shell("queues", "pause", " mail").exit_code == 2
 
 
+def test_a_queue_without_jobs_is_paused_and_may_be_mistyped(shell: Shell) -> None:
+    shell.enqueue(1)
+    said = shell("queues", "pause", "mail", "mial")
+    assert said.exit_code == 0
+    assert said.stderr == "note: there is no job in mial yet: see 'dibs queues' for the names of all\n"
+    assert [queue["paused"] for queue in shell.json("queues", "list")] == [True, True]
+
+
 def test_workers_shows_who_is_alive(shell: Shell) -> None:
     shell.enqueue(1)
     assert shell("workers").stdout == "no workers: start one with dibs work APP\n"

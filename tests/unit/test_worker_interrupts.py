@@ -284,7 +284,10 @@ async def _held(shop: Shop, count: int) -> bool:
     return queue.states[State.RUNNING] == count
 
 
-async def test_when_the_grace_is_over_handlers_are_cancelled_and_released_uncounted(shop: Shop) -> None:
+async def test_when_the_grace_is_over_handlers_are_cancelled_and_released_uncounted(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dibs")
     started = asyncio.Event()
 
     @shop.task
@@ -300,6 +303,7 @@ async def test_when_the_grace_is_over_handlers_are_cancelled_and_released_uncoun
     stats = await asyncio.wait_for(going, 30)
     job = await shop.job(job_id)
     assert (job.state, job.attempts, stats.released) == (State.QUEUED, 0, 1)
+    assert "stopping: 1 running, with 0.1 s to end; asked again, it ends them now" in caplog.text
 
 
 async def test_a_second_stop_does_not_wait_for_the_grace_time(shop: Shop) -> None:

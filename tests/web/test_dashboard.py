@@ -239,10 +239,12 @@ async def test_many_jobs_are_changed_after_a_page_that_says_how_many() -> None:
         assert "Requeue 3 jobs?" in asked.text
         assert 'href="/jobs?state=failed"' in asked.text
         assert len(await jobs(app, states=(State.FAILED,))) == 3
-        begun = await done(client, {"verb": "requeue", "state": "failed", "confirm": 3})
+        assert 'name="reason"' in asked.text
+        begun = await done(client, {"verb": "requeue", "state": "failed", "confirm": 3, "reason": " paid by hand "})
         assert "Requeue: 3 of 3" in begun
         audit = (await client.get("/audit")).text
         assert "requeue" in audit
+        assert ">paid by hand<" in audit
         assert "local" in audit
         assert await jobs(app, states=(State.FAILED,)) == []
 

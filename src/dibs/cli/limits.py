@@ -1,6 +1,7 @@
 """``dibs limits``: list, set, reset."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
@@ -63,11 +64,22 @@ def _print(found: list[SetLimit]) -> None:
             show.one_line(in_words(one.scope)),
             limit_in_words(one.limit),
             "by key" if one.running is None else f"{one.running:,}{of}",
-            "by key" if one.running is None else "now" if one.next_start is None else show.ago(one.next_start, now),
+            _next_start(one, now),
             one.by,
             "" if one.in_code is None or one.in_code == one.limit else limit_in_words(one.in_code),
         )
     show.put(screen, table.fit(screen.width))
+
+
+def _next_start(one: SetLimit, now: datetime) -> str:
+    """When the limit lets in the next job."""
+    if one.running is None:
+        return "by key"
+    if one.limit.concurrency == 0:
+        return "never"
+    if one.limit.concurrency is not None and one.running >= one.limit.concurrency:
+        return "when one ends"
+    return "now" if one.next_start is None else show.ago(one.next_start, now)
 
 
 def _plain(one: SetLimit) -> dict[str, Any]:

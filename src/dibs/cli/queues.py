@@ -1,5 +1,6 @@
 """``dibs queues``: list, pause, resume, and the order of their jobs."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import click
@@ -10,7 +11,7 @@ from dibs.cli import kinds, show
 from dibs.cli.exits import Defaulting
 from dibs.cli.options import administering, complete_queue, json_option, run, store_options
 from dibs.clock import system_clock
-from dibs.job import Order, State
+from dibs.job import Filter, Order, State
 
 
 @click.group(cls=Defaulting)
@@ -85,8 +86,8 @@ def pause(names: tuple[str, ...], url: str, as_json: bool) -> None:
     \b
       dibs queues pause mail reports
     """
-    run(_change(url, "pause", names))
-    _tell(as_json, names, "paused", "running jobs go on, nothing new starts")
+    unknown = run(_change(url, "pause", names))
+    _tell(as_json, names, "paused", "running jobs go on, nothing new starts", unknown)
 
 
 @queues.command()
@@ -99,8 +100,8 @@ def resume(names: tuple[str, ...], url: str, as_json: bool) -> None:
     \b
       dibs queues resume mail
     """
-    run(_change(url, "resume", names))
-    _tell(as_json, names, "resumed", "workers take its jobs again")
+    unknown = run(_change(url, "resume", names))
+    _tell(as_json, names, "resumed", "workers take its jobs again", unknown)
 
 
 @queues.command()
@@ -129,15 +130,19 @@ def order(name: str, order: str, ageing: timedelta | None, url: str, as_json: bo
     _tell(as_json, (name,), f"{Order(order).value}{aged}", "from the next claim on")
 
 
-async def _change(url: str, verb: str, names: tuple[str, ...]) -> None:
+async def _change(url: str, verb: str, names: tuple[str, ...]) -> list[str]:
+    """Do it, and answer which of them no job is in: a queue may be paused before its first one, or be mistyped."""
     async with administering(url, create=True) as admin:
         change = {"pause": Admin.pause, "resume": Admin.resume}[verb]
         for name in names:
             await change(admin, name)
+        return [name for name in names if not (await admin.page(Filter(queues=(name,)), limit=1)).jobs]
 
 
-def _tell(as_json: bool, names: tuple[str, ...], what: str, meaning: str) -> None:
+def _tell(as_json: bool, names: tuple[str, ...], what: str, meaning: str, unknown: Sequence[str] = ()) -> None:
     if as_json:
         show.emit({"queues": names, "action": what})
     else:
         click.echo(f"{', '.join(names)}: {what}, {meaning}")
+    for name in unknown:
+        click.echo(f"note: there is no job in {name} yet: see 'dibs queues' for the names of all", err=True)

@@ -240,15 +240,21 @@ class Shift:
 
     def stop(self, times: int) -> None:
         """Asked for once: end when what runs has ended. Twice: end now."""
-        if times >= 1:
+        if times >= 1 and not self._stopping.is_set():
+            self._say_goodbye()
             self._vitals.phase = "stopping"
             self._stopping.set()
             self._claimer.stop()
         if times >= 2:
             self._now.set()
 
+    def _say_goodbye(self) -> None:
+        going, grace = len(list(self._runner.going())), self._settings.grace.total_seconds()
+        left = f"{going} running, with {grace:g} s to end; asked again, it ends them now" if going else "nothing runs"
+        log.info("%s: stopping: %s", self._settings.name, left)
+
     def _asked(self) -> None:
-        log.warning("%s: asked to stop", self._settings.name)
+        log.warning("%s: an operator asked it to stop", self._settings.name)
         self.asked = True
         self.stop(1)
 

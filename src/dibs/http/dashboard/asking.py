@@ -80,6 +80,8 @@ def batch(form: Any, which: JobFilter, now: datetime, *, dry_run: bool) -> Batch
             given["priority"] = str(form["priority"])
         if form.get("confirm"):
             given["confirm"] = str(form["confirm"])
+        if form.get("reason"):
+            given["reason"] = str(form["reason"]).strip()
     elif given["verb"] == Verb.RESCHEDULE:
         given["run_at"] = now  # only to count: when is asked on the next page
     elif given["verb"] == Verb.REPRIORITISE:
