@@ -5,6 +5,7 @@
     python bench/worker.py --metrics
 
 Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker.
+Both run on the loop that ``dibs work`` takes: that of uvloop where it is installed; --asyncio for the other one.
 With --metrics the same worker is measured in the same rounds with metrics on, scraped ten times a second.
 It is proved that every job ran once before a figure is printed; otherwise the exit status is 2.
 """
@@ -22,6 +23,7 @@ sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 from bench.lib.arenas import STORES, Arena  # noqa: E402
 from bench.lib.program import keep, named, on_each  # noqa: E402
 from bench.lib.shifts import Shift, shift  # noqa: E402
+from dibs.cli.work import loop_factory  # noqa: E402
 
 
 @click.command(help="Measure a worker end to end, on each store.")
@@ -29,13 +31,14 @@ from bench.lib.shifts import Shift, shift  # noqa: E402
 @click.option("--jobs", type=click.IntRange(min=1), default=50_000, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--asyncio", "plain", is_flag=True, help="On asyncio's own loop, also where uvloop is installed.")
 @click.option("--metrics", is_flag=True, help="Also with metrics on, in the same rounds.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=_ROOT / "bench/results/worker.json")
-def main(stores: str, jobs: int, rounds: int, concurrency: int, *, metrics: bool, json_path: Path) -> None:
+def main(stores: str, jobs: int, rounds: int, concurrency: int, *, plain: bool, metrics: bool, json_path: Path) -> None:
     async def look(ground: Arena) -> list[Shift]:
         return [await shift(ground, jobs, rounds, concurrency, metrics=metrics)]
 
-    found, versions = on_each(named(stores, STORES), look)
+    found, versions = on_each(named(stores, STORES), look, None if plain else loop_factory())
     show(found)
     keep(json_path, versions, worker=found)
 

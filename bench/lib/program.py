@@ -31,13 +31,18 @@ def keep(path: Path, versions: Mapping[str, str], **found: Any) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 
 
-def on_each(names: Sequence[str], look: Callable[[Arena], Awaitable[list[T]]]) -> tuple[list[T], dict[str, str]]:
+def on_each(
+    names: Sequence[str],
+    look: Callable[[Arena], Awaitable[list[T]]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> tuple[list[T], dict[str, str]]:
     """What is found on the ground of each store, one after the other, and what was measured: drivers and servers.
 
     Ends the program with 2 if jobs went wrong: then there are no figures.
     """
     try:
-        return asyncio.run(_on_each(names, look))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(_on_each(names, look))
     except DiscrepancyError as problem:
         click.echo(f"no figures, because jobs went wrong: {problem}", err=True)
         sys.exit(2)

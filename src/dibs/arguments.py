@@ -87,7 +87,10 @@ class Signature:
         stored = {
             name: value if type(value) in _SCALARS else self._packed(name, value) for name, value in bound.items()
         }
-        self._convert(stored)
+        try:
+            self._rebuild(stored, self._form)
+        except msgspec.ValidationError as problem:
+            raise Refused(f"{self.task}: {_in_words(problem)}") from None
         return stored
 
     def _packed(self, name: str, value: Any) -> Any:
@@ -117,7 +120,10 @@ class Signature:
 
     def unpack(self, stored: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with; Refused if what is stored does not fit it (any more)."""
-        form = self._convert(stored, "the stored arguments do not fit it: ")
+        try:
+            form = self._rebuild(stored, self._form)
+        except msgspec.ValidationError as problem:
+            raise Refused(f"{self.task}: the stored arguments do not fit it: {_in_words(problem)}") from None
         if self._simple:
             return msgspec.structs.astuple(form), {}
         args = [getattr(form, name) for name in self._positional]
@@ -134,12 +140,6 @@ class Signature:
             return msgspec.convert(stored, self._result, str_keys=True, dec_hook=_decode)
         except msgspec.ValidationError as problem:
             raise UnexpectedResult(f"the result of {self.task} is not what its annotation says: {problem}") from None
-
-    def _convert(self, stored: Any, where: str = "") -> msgspec.Struct:
-        try:
-            return self._rebuild(stored, self._form)
-        except msgspec.ValidationError as problem:
-            raise Refused(f"{self.task}: {where}{_in_words(problem)}") from None
 
 
 def _in_words(problem: msgspec.ValidationError) -> str:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import compare, guard
+from bench import compare, guard, since
 from bench.guard import LOSS, Compared
+from bench.peers.provision import own_home
 from bench.peers.table import EVERY, PEERS
 from bench.peers.workloads import WORKLOADS
 
@@ -46,3 +47,18 @@ def test_the_guard_says_in_a_table_what_was_lost(capsys: pytest.CaptureFixture[s
     guard.show(found, "main")
     lines = [line for line in capsys.readouterr().out.splitlines() if "redis" in line]
     assert ["LOST" in line for line in lines] == [True, False]
+
+
+def test_two_trees_take_turns_and_each_job_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = tuple((own_home(), f"sqlite:///{tmp_path}/{name}.db") for name in ("base", "tree"))
+    found = since._compare("sqlite", 5, 10, 4, sides)
+    assert 0 < found.lower <= found.ratio <= found.upper
+    assert found.tree > 0
+    since.show([found], "main")
+    assert "sqlite" in capsys.readouterr().out
+
+
+def test_a_side_that_fails_gives_no_figure(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended, since.Side(own_home(), f"sqlite:///{tmp_path}/jobs.db", 1, 1) as side:
+        side.take(2)
+    assert ended.value.code == 2
