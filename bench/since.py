@@ -33,7 +33,7 @@ from bench.peers.provision import Home, own_home  # noqa: E402
 from tests.servers import PostgresServer, RedisServer, find_postgres, find_redis  # noqa: E402
 
 BATCHES = (1, 200)
-JOBS = {"memory": (400, 2_000), "sqlite": (100, 1_000), "postgres": (50, 1_000), "redis": (100, 1_000)}
+JOBS = {"memory": (200, 400), "sqlite": (100, 1_000), "postgres": (50, 1_000), "redis": (100, 1_000)}
 """How many of a turn, one by one and by two hundred: a few milliseconds to some tens."""
 
 

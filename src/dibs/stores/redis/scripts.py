@@ -14,6 +14,9 @@ ADDING = "settle, adding steps"
 REPLACING = "enqueue, replacing"
 """Verbs with more in front of them: a server makes all functions of a script anew in each call."""
 
+_FIRST = {"claim": ("few",)}
+"""What is tried before anything else is made."""
+
 # What a verb needs in front of it, besides the clock and the prelude.
 _PARTS: dict[str, tuple[str, ...]] = {
     "enqueue": (),
@@ -70,7 +73,7 @@ def scripts(clock_text: str) -> dict[str, Script]:
 
 def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
     name = name.partition(",")[0]
-    texts = [clock_text, *(_text(part) for part in ("prelude", *parts, name))]
+    texts = [clock_text, *(_text(part) for part in (*_FIRST.get(name, ()), "prelude", *parts, name))]
     source = _with_numbers("\n".join(texts)).encode()
     # The server names scripts by SHA-1; nothing is kept secret by it.
     return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())
