@@ -29,6 +29,12 @@ for _name in ("clock", "span", "number", "short", "line", "pretty", "share"):
     _environment.filters[_name] = getattr(words, _name)
 
 
+def prepare() -> None:
+    """Read every template now, so that nobody's first page has to wait for it."""
+    for name in _environment.list_templates(extensions=["html"]):
+        _environment.get_template(name)
+
+
 def render(
     request: Request, template: str, here: str, now: datetime, filled: Mapping[str, Any], *, status: int = 200
 ) -> HTMLResponse:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from dibs.errors import DibsError, Refused, ScheduleUnknown, StoreUnavailable
 from dibs.http.dashboard.actions import Actions
 from dibs.http.dashboard.pages import Pages
+from dibs.http.dashboard.rendering import prepare
 from dibs.http.problems import Problem
 from dibs.http.service import NotFound, Service
 from dibs.http.service.batches import TooMany
@@ -25,6 +26,7 @@ View = Callable[[Request], Awaitable[Response]]
 
 def dashboard(service: Service) -> ASGIApp:
     """The dashboard as an ASGI application, to stand behind a guard which finds out who asks and what he may do."""
+    prepare()
     return Starlette(routes=_routes(service), exception_handlers={404: _missing(Pages(service))})
 
 
