@@ -130,11 +130,14 @@ class Service(Planned):
 
     async def overview(self) -> data.Overview:
         """Everything at a glance."""
-        counts, at = await self.counts()
-        workers = (await self._workers.get())[0]
-        measured = await self.series(RECENTLY)
-        limits, queues = await self._limits().list(), queues_of(counts, workers)
-        listed = await self._schedules().list(ticks=1)
+        (counts, at), (workers, _), measured, limits, listed = await asyncio.gather(
+            self.counts(),
+            self._workers.get(),
+            self.series(RECENTLY),
+            self._limits().list(),
+            self._schedules().list(ticks=1),
+        )
+        queues = queues_of(counts, workers)
         return overview(
             now=self.clock(),
             counted_at=at,
@@ -169,9 +172,9 @@ class Service(Planned):
 
     async def queues(self) -> list[data.QueueShown]:
         """Every queue that has jobs, settings or a live worker."""
-        counts, _ = await self.counts()
-        workers = (await self._workers.get())[0]
-        limits, measured = await self.limits(), await self.series(RECENTLY)
+        (counts, _), (workers, _), limits, measured = await asyncio.gather(
+            self.counts(), self._workers.get(), self.limits(), self.series(RECENTLY)
+        )
         return [queue_shown(one, limits, measured) for one in queues_of(counts, workers)]
 
     async def queue(self, name: str) -> data.QueueShown:
