@@ -102,5 +102,5 @@ $(CORE): pyproject.toml | $(BIN)/python
 
 $(DEV): pyproject.toml | $(BIN)/python
 	@echo "installing dibs and what its tests need into $(VENV)"
-	@$(PIP) install -e '.[dev]'
+	@$(PIP) install --no-compile -e '.[dev]' # what is used is compiled when it is
 	@touch $(CORE) $@

@@ -45,6 +45,8 @@ __all__ = ["LIVE", "Admin", "Progress", "Queue", "Snapshot", "Worker"]
 
 LOOKED_AT = 5_000
 """The most jobs that are looked at to find the longest running and the expired ones."""
+STEPS_LOOKED_AT = 1_000
+"""The most steps of a flow that are looked at for what one of them must not tell."""
 
 Progress = Callable[[int, int], None]
 """Called after each chunk with how many are done, and how many there were when it began."""
@@ -93,6 +95,10 @@ class Admin:
     async def get(self, job: UUID) -> Job | None:
         """One job, or None."""
         return await self.store.get(job)
+
+    async def shown(self, job: Job) -> Job:
+        """The job as it may be shown: without what is secret in it, or in a step that may have handed it on."""
+        return await as_shown(self.store, job, await self.redaction())
 
     async def page(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
         """Some of the jobs that match, newest first."""
@@ -276,3 +282,11 @@ class Admin:
             return ok("leases", f"{health.many(running, 'running job')}, no lease has expired")
         text = f"{expired:,} of {running:,} running jobs have an expired lease"
         return warn("leases", text, "start workers for their queues: a claim takes them over (dibs workers)")
+
+
+async def as_shown(store: Store, job: Job, redaction: Redaction) -> Job:
+    """One job without what ``redaction`` hides, in itself and in the steps of its flow that it may have inputs from."""
+    if job.flow is None or not job.inputs:
+        return redaction.job(job)
+    beside = await store.find(Filter(flows=(job.flow,)), limit=STEPS_LOOKED_AT)
+    return redaction.job(job, redaction.secrets(beside.jobs))

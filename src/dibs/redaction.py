@@ -68,9 +68,19 @@ class Redaction(msgspec.Struct, frozen=True):
         """The value with all that is marked hidden."""
         return self._walk(value, self._marked(task), set())
 
-    def job(self, job: Job) -> Job:
-        """The job as it may be shown: marked values are hidden, also where its result, errors and log repeat them."""
-        marked, found = self._marked(job.task), set[str]()
+    def secrets(self, jobs: Iterable[Job]) -> frozenset[str]:
+        """The values that are hidden in these jobs. Steps hand results on: what one hides others must not tell."""
+        found = set[str]()
+        for job in jobs:
+            self._walk([job.args, job.meta, job.result], self._marked(job.task), found)
+        return frozenset(found)
+
+    def job(self, job: Job, also: Iterable[str] = ()) -> Job:
+        """The job as it may be shown: marked values are hidden, also where its result, errors and log repeat them.
+
+        ``also`` are more values that are hidden wherever they stand: see ``secrets``.
+        """
+        marked, found = self._marked(job.task), set(also)
         args = self._walk(job.args, marked, found)
         inputs = self._walk(job.inputs, marked, found)
         meta = self._walk(job.meta, marked, found)
@@ -78,7 +88,7 @@ class Redaction(msgspec.Struct, frozen=True):
         clean = _cleaner(found)
         return msgspec.structs.replace(
             job,
-            args=args,
+            args=_cleaned(args, clean) if also else args,
             inputs=_cleaned(inputs, clean) if found else inputs,
             meta=_cleaned(meta, clean) if found else meta,
             result=_cleaned(result, clean) if found else result,

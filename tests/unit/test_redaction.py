@@ -4,11 +4,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import dibs
+from dibs.admin import Admin
 from dibs.cli.show import safe_url
 from dibs.errors import ConfigurationError, Refused
+from dibs.http import admin_app
 from dibs.job import NewJob, Report
 from dibs.outcome import Failed
 from dibs.redaction import ALWAYS, HIDDEN, Redaction, text_without_secrets
@@ -105,6 +108,39 @@ async def test_a_result_does_not_tell_what_the_arguments_hide() -> None:
     shown = app.redaction.job(job)
     assert shown.result == {"said": "charged •••", "all": ["•••", 12], "number": "•••"}
     assert shown.args == {"card": "•••", "cents": 12}
+
+
+async def test_a_step_does_not_tell_what_another_one_hides() -> None:
+    app = dibs.App("memory://")
+
+    @app.task(redact=["card"])
+    async def pay(card: str) -> Any:
+        return {"by": card}
+
+    @app.task
+    async def receipt() -> Any:
+        return f"paid with {dibs.current().inputs['pay']['by']}"
+
+    @app.task
+    async def archive() -> None: ...
+
+    plan = app.flow("order")
+    plan.sequential(pay.job("4999-8888"), receipt.job(), archive.job())
+    flow = await plan.start()
+    await app.drain()
+    steps = await flow.steps()
+    admin = Admin(await app.store(), redaction=app.redaction)
+    assert (await admin.shown(steps["pay"])).result == {"by": HIDDEN}
+    told = await admin.shown(steps["receipt"])
+    assert (told.inputs, told.result) == ({"pay": {"by": HIDDEN}}, f"paid with {HIDDEN}")
+    assert (await admin.shown(steps["archive"])).inputs == {"receipt": f"paid with {HIDDEN}"}, "handed on twice"
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(admin_app(app, local=True)), base_url="http://localhost")
+    async with client:
+        for step in steps.values():
+            for path in (f"/api/jobs/{step.id}", f"/jobs/{step.id}"):
+                answer = await client.get(path)
+                assert answer.status_code == 200
+                assert "4999-8888" not in answer.text
 
 
 async def _nothing() -> None: ...

@@ -117,5 +117,7 @@ def _show(flow: UUID, url: str, as_json: bool) -> None:
 
 async def _look(url: str, flow: UUID) -> tuple[Flow | None, list[Job]]:
     async with administering(url) as admin:
-        handle, hide = admin.flow(flow), (await admin.redaction()).job
-        return await handle.flow(), [hide(step) for step in (await handle.steps()).values()]
+        handle, redaction = admin.flow(flow), await admin.redaction()
+        steps = (await handle.steps()).values()
+        secrets = redaction.secrets(steps)
+        return await handle.flow(), [redaction.job(step, secrets) for step in steps]

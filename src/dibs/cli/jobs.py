@@ -131,4 +131,4 @@ async def _look(url: str, job: UUID) -> tuple[Job | None, Flow | None, reasons.E
         redaction, found = await admin.redaction(), await admin.get(job)
         flow = None if found is None or found.flow is None else await admin.flow(found.flow).flow()
         reason = await reasons.why(admin.store, job, admin.clock(), redaction)
-        return None if found is None else redaction.job(found), flow, reason
+        return None if found is None else await admin.shown(found), flow, reason

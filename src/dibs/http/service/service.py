@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from dibs import why as reasons
-from dibs.admin import LOOKED_AT
+from dibs.admin import LOOKED_AT, as_shown
 from dibs.http.service import data, search, shown
 from dibs.http.service.batches import change_of
 from dibs.http.service.core import NotFound
@@ -52,7 +52,7 @@ class Service(Planned):
     async def job(self, id: UUID) -> data.JobDetail:
         """One job, with all that is known about it."""
         job = await self._job(id)
-        return shown.detail((await self.redaction()).job(job), self.clock())
+        return shown.detail(await as_shown(await self.store(), job, await self.redaction()), self.clock())
 
     async def _job(self, id: UUID) -> Job:
         job = await (await self.store()).get(id)
