@@ -46,7 +46,7 @@ __all__ = ["LIVE", "Admin", "Progress", "Queue", "Snapshot", "Worker"]
 LOOKED_AT = 5_000
 """The most jobs that are looked at to find the longest running and the expired ones."""
 STEPS_LOOKED_AT = 1_000
-"""The most steps of a flow that are looked at for what one of them must not tell."""
+"""The most steps that are looked at for what others of their flows must not tell."""
 
 Progress = Callable[[int, int], None]
 """Called after each chunk with how many are done, and how many there were when it began."""
@@ -95,10 +95,6 @@ class Admin:
     async def get(self, job: UUID) -> Job | None:
         """One job, or None."""
         return await self.store.get(job)
-
-    async def shown(self, job: Job) -> Job:
-        """The job as it may be shown: without what is secret in it, or in a step that may have handed it on."""
-        return await as_shown(self.store, job, await self.redaction())
 
     async def page(self, which: Filter, after: UUID | None = None, limit: int = 100) -> Page:
         """Some of the jobs that match, newest first."""
@@ -254,15 +250,15 @@ class Admin:
         failures: Sequence[Job] = ()
         if total(queues, State.FAILED):
             failures = (await self.page(Filter(states=(State.FAILED,)), limit=100)).jobs
-        hide = (await self.redaction()).job
+        redaction = await self.redaction()
         running = sorted(running, key=lambda job: job.started_at or job.created_at)[:jobs]
         failures = sorted(failures, key=lambda job: job.finished_at or job.created_at, reverse=True)[:jobs]
         return Snapshot(
             at=self.clock(),
             queues=tuple(queues),
             workers=tuple(workers),
-            running=tuple(hide(job) for job in running),
-            failures=tuple(hide(job) for job in failures),
+            running=tuple(await as_shown(self.store, running, redaction)),
+            failures=tuple(await as_shown(self.store, failures, redaction)),
         )
 
     async def health(self) -> list[Finding]:
@@ -284,9 +280,11 @@ class Admin:
         return warn("leases", text, "start workers for their queues: a claim takes them over (dibs workers)")
 
 
-async def as_shown(store: Store, job: Job, redaction: Redaction) -> Job:
-    """One job without what ``redaction`` hides, in itself and in the steps of its flow that it may have inputs from."""
-    if job.flow is None or not job.inputs:
-        return redaction.job(job)
-    beside = await store.find(Filter(flows=(job.flow,)), limit=STEPS_LOOKED_AT)
-    return redaction.job(job, redaction.secrets(beside.jobs))
+async def as_shown(store: Store, jobs: Sequence[Job], redaction: Redaction) -> list[Job]:
+    """The jobs without what ``redaction`` hides in them, or in a step of their flow that may have handed it on."""
+    flows = {job.flow for job in jobs if job.inputs and job.flow is not None}
+    if not flows:
+        return [redaction.job(job) for job in jobs]
+    steps = await store.find(Filter(flows=tuple(flows)), limit=STEPS_LOOKED_AT)
+    secrets = redaction.secrets(steps.jobs)
+    return [redaction.job(job, secrets if job.inputs else ()) for job in jobs]

@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from dibs import why as reasons
+from dibs.admin import as_shown
 from dibs.cli import changes, kinds, show
 from dibs.cli.exits import Defaulting, Trouble
 from dibs.cli.job_page import print_job
@@ -68,10 +69,10 @@ def _list(limit: int, after: UUID | None, ids: bool, url: str, as_json: bool, **
 async def _find(url: str, which: Filter, after: UUID | None, limit: int) -> tuple[list[Job], int, UUID | None]:
     async with administering(url) as admin:
         found: list[Job] = []
-        whole, hide = after is None, (await admin.redaction()).job
+        whole, redaction = after is None, await admin.redaction()
         while len(found) < limit:
             page = await admin.page(which, after, min(limit - len(found), 1_000))
-            found += [hide(job) for job in page.jobs]
+            found += await as_shown(admin.store, page.jobs, redaction)
             after = page.after
             if after is None:
                 break
@@ -131,4 +132,5 @@ async def _look(url: str, job: UUID) -> tuple[Job | None, Flow | None, reasons.E
         redaction, found = await admin.redaction(), await admin.get(job)
         flow = None if found is None or found.flow is None else await admin.flow(found.flow).flow()
         reason = await reasons.why(admin.store, job, admin.clock(), redaction)
-        return None if found is None else await admin.shown(found), flow, reason
+        [safe] = [None] if found is None else await as_shown(admin.store, [found], redaction)
+        return safe, flow, reason

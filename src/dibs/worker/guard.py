@@ -9,13 +9,22 @@ from typing import Any
 from dibs.worker.run import Run, Why
 
 
-@types.coroutine
-def guarded(handler: Coroutine[Any, Any, Any], run: Run, step: Any) -> Generator[Any, Any, Any]:
-    """Drive a handler that waits for the first time, and look at the clock each time it is about to go on.
+async def guarded(handler: Coroutine[Any, Any, Any], run: Run) -> Any:
+    """Drive the handler, and look at the clock each time it is about to go on.
 
     A process that was stopped past the lease wakes up in the middle of its handlers, before the heartbeat has had a
-    turn: each gets a CancelledError instead of its next step.
+    turn: each gets a CancelledError instead of its next step. One that never waits costs no look at all.
     """
+    try:
+        step = handler.send(None)
+    except StopIteration as returned:
+        return returned.value
+    return await _going_on(handler, run, step)
+
+
+@types.coroutine
+def _going_on(handler: Coroutine[Any, Any, Any], run: Run, step: Any) -> Generator[Any, Any, Any]:
+    """The same from where it waits for the first time, which is for ``step``."""
     try:
         while True:
             try:

@@ -134,20 +134,15 @@ def _batch_arguments(run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _straight(task: Task[..., Any]) -> Call:
-    """The commonest call of all in one step: arguments, handler, and a guard if the handler waits for anything."""
+    """The commonest call of all in one step: arguments, handler, guard."""
     unpack, function = task.signature.unpack, task.function
 
-    async def call(run: Run) -> Any:
+    def call(run: Run) -> Awaitable[Any]:
         try:
             args, kwargs = unpack(run.claim.args)
         except Exception as problem:
             raise Unfit(f"the arguments do not fit the task: {problem}") from problem
-        handler = function(*args, **kwargs)
-        try:
-            step = handler.send(None)
-        except StopIteration as returned:
-            return returned.value
-        return await guarded(handler, run, step)
+        return guarded(function(*args, **kwargs), run)
 
     return call
 
@@ -164,13 +159,8 @@ def _on_loop(task: Task[..., Any], prepare: Prepare) -> Call:
 
 
 def _with_guard(call: Call) -> Call:
-    async def guarded_call(run: Run) -> Any:
-        handler: Coroutine[Any, Any, Any] = call(run)  # type: ignore[assignment]  # only coroutines are guarded
-        try:
-            step = handler.send(None)
-        except StopIteration as returned:
-            return returned.value
-        return await guarded(handler, run, step)
+    def guarded_call(run: Run) -> Awaitable[Any]:
+        return guarded(call(run), run)  # type: ignore[arg-type]  # only coroutines are guarded
 
     return guarded_call
 

@@ -52,7 +52,8 @@ class Service(Planned):
     async def job(self, id: UUID) -> data.JobDetail:
         """One job, with all that is known about it."""
         job = await self._job(id)
-        return shown.detail(await as_shown(await self.store(), job, await self.redaction()), self.clock())
+        [safe] = await as_shown(await self.store(), [job], await self.redaction())
+        return shown.detail(safe, self.clock())
 
     async def _job(self, id: UUID) -> Job:
         job = await (await self.store()).get(id)
