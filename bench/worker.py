@@ -5,7 +5,8 @@
     python bench/worker.py --metrics
 
 Beside each figure stands what claims and settles of 200 by one claimer reach in the same run: no handler, no worker.
-Both run on the loop that ``dibs work`` takes: that of uvloop where it is installed; --asyncio for the other one.
+Both run on the loop that ``dibs work`` takes (uvloop's where it is installed; --asyncio for the other one), and Python
+looks for garbage as often as there.
 With --metrics the same worker is measured in the same rounds with metrics on, scraped ten times a second.
 It is proved that every job ran once before a figure is printed; otherwise the exit status is 2.
 """
@@ -24,6 +25,7 @@ from bench.lib.arenas import STORES, Arena  # noqa: E402
 from bench.lib.program import keep, named, on_each  # noqa: E402
 from bench.lib.shifts import Shift, shift  # noqa: E402
 from dibs.cli.work import loop_factory  # noqa: E402
+from dibs.worker import collect_less_often  # noqa: E402
 
 
 @click.command(help="Measure a worker end to end, on each store.")
@@ -38,6 +40,7 @@ def main(stores: str, jobs: int, rounds: int, concurrency: int, *, plain: bool, 
     async def look(ground: Arena) -> list[Shift]:
         return [await shift(ground, jobs, rounds, concurrency, metrics=metrics)]
 
+    collect_less_often()
     found, versions = on_each(named(stores, STORES), look, None if plain else loop_factory())
     show(found)
     keep(json_path, versions, worker=found)

@@ -22,7 +22,7 @@ from dibs.cli.work import loop_factory
 from dibs.job import Delete, Filter, NewJob
 from dibs.store import Store
 from dibs.stores import open_store
-from dibs.worker import Worker
+from dibs.worker import Worker, collect_less_often
 
 TASK = "dibs-bench"
 PATIENCE = 60.0
@@ -59,6 +59,7 @@ def bench(jobs: int, singles: int, url: str, as_json: bool) -> None:
       dibs bench --url postgresql://localhost/shop --jobs 50000
       dibs bench --json | jq .work
     """
+    collect_less_often()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         found = runner.run(_measure(url, jobs, singles))
     if as_json:

@@ -34,6 +34,7 @@ class Plan:
         "pack_result",
         "task",
         "timeout",
+        "waits",
     )
 
     def __init__(self, task: Task[..., Any], lease: timedelta) -> None:
@@ -46,6 +47,8 @@ class Plan:
         """The commonest kind: one job a call, and any slot will do."""
         self.interruptible = task.is_async or self.in_process
         """Whether a run can be ended from outside: a thread cannot."""
+        self.waits = True
+        """Whether its handler, the last time, waited for something; one in a thread or a process always does."""
         # The pool counts from when a process is there.
         self.timeout = None if options.timeout is None or self.in_process else options.timeout.total_seconds()
         # What comes from another process is packed there.

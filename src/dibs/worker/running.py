@@ -2,13 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from time import monotonic
+from typing import Any
 
 from dibs.attempt import running
 from dibs.outcome import Cancelled, Outcome, Released
 from dibs.telemetry.tally import Tally
+from dibs.worker.guard import onward
 from dibs.worker.hooks import Hooks
 from dibs.worker.judging import judge_batch, judge_error, judge_result
 from dibs.worker.log import about, log
@@ -17,14 +19,18 @@ from dibs.worker.run import Run, Why
 from dibs.worker.settling import Settler
 from dibs.worker.stats import Stats
 
+TURN = 0.001
+"""Seconds for which handlers that do not wait may begin, one after the other, before others have their turn."""
+
 _NOBODY = -1
 
 
 class Runner:
     """Slots, and the claims that wait for one. A call of a batch task takes one slot, however many jobs it is for.
 
-    Each attempt is an asyncio task of its own. One that goes round a pool of long-lived tasks would be a quarter faster
-    (1.9 against 2.3 µs a job), but what a handler ties to its task or leaves in its context would reach the next job.
+    Each attempt has an asyncio task of its own, as soon as its handler waits for something. Handlers of a task that did
+    not wait the last time begin one after the other in a task that they share for a millisecond: making one for each
+    would take a sixth of all the time. What a handler leaves in its context never reaches the next.
     """
 
     def __init__(
@@ -55,6 +61,9 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._plain_tasks = self._loop.get_task_factory() is None
+        self._brief: deque[Run] = deque()
+        """Started, but their handlers have not begun: they are not expected to wait, so they share a task."""
+        self._shared: asyncio.Task[None] | None = None
         self.poke: Callable[[], None] = lambda: None
         """Called when no more than ``poke_at`` claims wait; nobody wants it while that is negative."""
         self.poke_at = _NOBODY
@@ -170,19 +179,59 @@ class Runner:
         self.free -= 1
         if plan.in_process:
             self.free_processes -= 1
-        # Started from the end of another attempt, as most are: its context must not be inherited.
-        attempt = self._attempt(run) if plan.batch is None else self._attempt_batch(run)
-        name, context = run.claim.task, self._context.copy()
-        if self._plain_tasks:  # what create_task does then, without the detour
-            run.handle = asyncio.Task(attempt, loop=self._loop, name=name, context=context)
-        else:
-            run.handle = self._loop.create_task(attempt, name=name, context=context)
+        self._launch(run)
         if plan.batch is None and not self._tells_starts:
             self._stats.started += 1
             run.began_at = now
             self._begun(run)
         else:
             self._tell_start(run, now)
+
+    def _launch(self, run: Run) -> None:
+        """Have its handler begin, in a task of its own if it may wait."""
+        if run.plan.waits or not self._plain_tasks:
+            run.handle = self._task(self._attempt_of(run), run.claim.task)
+            return
+        self._brief.append(run)
+        if self._shared is None:
+            self._shared = self._task(self._begin_brief(), "dibs attempts")
+        run.handle = self._shared
+
+    def _task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        # Made at the end of another attempt, as most are: its context must not be inherited.
+        context = self._context.copy()
+        if self._plain_tasks:  # what create_task does then, without the detour
+            return asyncio.Task(work, loop=self._loop, name=name, context=context)
+        return self._loop.create_task(work, name=name, context=context)
+
+    async def _begin_brief(self) -> None:
+        """Attempts whose handlers should not wait, one after the other. If one does, this task is its own from then on.
+
+        It ends with those that were to begin when it began, or after a millisecond, or when somebody asked to cancel
+        it: that was meant for an attempt that is over.
+        """
+        task, brief, until = self._shared, self._brief, monotonic() + TURN
+        assert task is not None
+        for _ in range(len(brief)):
+            run = brief.popleft()
+            attempt, context = self._attempt_of(run), self._context.copy()
+            try:
+                step = context.run(attempt.send, None)
+            except StopIteration:
+                if run.ended_at > until or task.cancelling():
+                    break
+            else:
+                task.set_name(run.claim.task)
+                self._share_anew()
+                await onward(attempt, step, context)
+                return
+        self._share_anew()
+
+    def _share_anew(self) -> None:
+        """Leave the shared task; those that were to begin in it begin in another, or by themselves."""
+        left, self._brief, self._shared = self._brief, deque(), None
+        for run in left:
+            self._launch(run)
 
     def _tell_start(self, first: Run, now: float) -> None:
         for run in first.batch:
@@ -214,6 +263,9 @@ class Runner:
         return fitting
 
     # --- one attempt ----------------------------------------------------------------------------------------
+
+    def _attempt_of(self, run: Run) -> Coroutine[Any, Any, None]:
+        return self._attempt(run) if run.plan.batch is None else self._attempt_batch(run)
 
     async def _attempt(self, run: Run) -> None:
         """Run and judge. Never raises: whatever the handler did is an outcome."""

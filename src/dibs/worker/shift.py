@@ -283,14 +283,16 @@ class Shift:
             log.warning("%s: %d outcomes could not be recorded; their leases will expire", self._settings.name, unsent)
 
     async def _until_ended(self, runs: Iterable[Run], seconds: float, unless: asyncio.Event) -> None:
-        """Wait for these handlers."""
-        handles = {run.handle for run in runs if run.handle is not None}
+        """Wait for these handlers. One that shares its task may go on in another."""
+        waited_for = list(runs)
         cut = asyncio.ensure_future(unless.wait())
         deadline = self._loop.time() + seconds
         try:
-            while handles and not cut.done() and (left := deadline - self._loop.time()) > 0:
-                done, _ = await asyncio.wait([*handles, cut], timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                handles = handles - done
+            while not cut.done() and (left := deadline - self._loop.time()) > 0:
+                handles = {run.handle for run in waited_for if run.handle is not None}
+                if not handles:
+                    break
+                await asyncio.wait([*handles, cut], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             cut.cancel()
 
