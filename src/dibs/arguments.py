@@ -23,6 +23,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNBOUNDED = limits.Limits(max_bytes=sys.maxsize)  # how long arguments may be is for the store to say
 _NATIVE = shapes.NoneType | shapes.BoolType | shapes.IntType | shapes.FloatType | shapes.StrType
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -146,8 +147,11 @@ def _in_words(problem: msgspec.ValidationError) -> str:
     """ "Expected `int`, got `str` - at `$.size`" as "size: expected int, got str", on one line."""
     text = " ".join(str(problem).split())
     found = _PLACE.fullmatch(text)
-    what, place = (found[1], f"{found[2]}: ") if found else (text, "")
-    return place + (what[:1].lower() + what[1:]).replace("`", "")
+    what, place = (found[1], found[2]) if found else (text, "")
+    if (field := _FIELD.fullmatch(what)) is not None:
+        name = f"{place}.{field[2]}" if place else field[2]
+        return f"{name} is {'missing' if field[1].startswith('missing') else 'not known here'}"
+    return (f"{place}: " if place else "") + (what[:1].lower() + what[1:]).replace("`", "")
 
 
 # --- reading a function -------------------------------------------------------------------------------------

@@ -229,6 +229,23 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        ({"image": 1}, "resize: the stored arguments do not fit it: size is missing"),
+        (
+            {"image": 1, "size": [1, 2], "colour": 2},
+            "resize: the stored arguments do not fit it: colour is not known here",
+        ),
+        ({"image": 1, "size": [1, 2], "order": {}}, "resize: the stored arguments do not fit it: order.id is missing"),
+    ],
+)
+def test_what_is_missing_or_unknown_in_a_stored_job_is_named(stored: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Signature.of(resize).unpack(stored)
+    assert str(refused.value) == message
+
+
 def test_a_model_that_pydantic_rejects_is_refused_in_one_line() -> None:
     with pytest.raises(Refused, match="carry: value: 1 validation error for Mail") as refused:
         Signature.of(function(Mail)).pack(({"recipient": "x", "sent_at": NOON},), {})

@@ -150,7 +150,7 @@ class Pair(Kind):
             return value[0], value[1]
         name, equals, text = str(value).partition("=")
         if not equals or not name.strip():
-            self.fail(f"{value!r} is no argument: write name=value", param, ctx)
+            self.fail(f"{value!r} is no argument: write name=value; the app is named by --app", param, ctx)
         try:
             return name.strip(), json.loads(text)
         except ValueError:
