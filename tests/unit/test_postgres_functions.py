@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from dibs.ids import new_id
 from dibs.job import NewJob, State
 from dibs.outcome import Succeeded, Verdict
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
@@ -122,6 +123,30 @@ async def test_what_another_language_reported_can_be_read(url: str) -> None:
     assert (found.report.progress, found.report.note, len(found.report.log)) == (1, "n" * 200, 100)
     assert {len(line.text) for line in found.report.log} == {1_000, 0}
     assert [line.at.year for line in found.report.log[-3:-1]] == [1970, 9998]
+
+
+async def test_the_short_way_stores_plain_jobs_and_leaves_all_others_alone(url: str) -> None:
+    plain = "select dibs.enqueue_plain($1, $2, $3, '{\"n\": 1}', 3::smallint, $4)"
+    async with connected(url) as sql, opened(url) as store:
+        id_ = new_id()
+        assert await sql.fetchval(plain, id_, "q", "t", 7)
+        found = await store.get(id_)
+        assert found is not None
+        assert (found.state, found.queue, found.task, found.args) == (State.QUEUED, "q", "t", {"n": 1})
+        assert (found.priority, found.max_attempts, found.meta, found.run_at) == (3, 7, {}, found.created_at)
+
+        assert not await sql.fetchval(plain, id_, "q", "t", 7), "it is there"
+        [claim] = await store.claim("q", "w", 1, LEASE)
+        await store.settle([claim.settled(Succeeded())])
+        assert not await sql.fetchval(plain, id_, "q", "t", 7), "it was there"
+        for queue, task, attempts in (("a b", "t", 5), ("q", "", 5), (None, "t", 5), ("q", "t\n", 5), ("q", "t", 0)):
+            assert not await sql.fetchval(plain, new_id(), queue, task, attempts)
+        [counted] = await store.counts()
+        assert (counted.queue, sum(counted.states.values()), counted.states[State.SUCCEEDED]) == ("q", 1, 1)
+        [again] = await store.enqueue([NewJob(id=id_, task="t", queue="q")])
+        assert (again.id, again.created) == (id_, False)
+        [spaced] = await store.enqueue([NewJob(task="t", queue="a b")])
+        assert spaced.created
 
 
 def test_psql_can_enqueue_many_at_once_in_the_order_given(psql: Psql) -> None:

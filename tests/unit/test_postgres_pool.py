@@ -156,5 +156,5 @@ async def _who_in_the_end(pool: Pool) -> int:
     """The first call may still meet the news that its connection has ended."""
     try:
         return await who(pool)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
         return await who(pool)

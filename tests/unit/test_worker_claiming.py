@@ -193,6 +193,40 @@ async def test_an_idle_worker_asks_rarely_and_starts_a_new_job_at_once(flight: F
         await asyncio.wait_for(started.wait(), 6)  # the fallback alone would take 7.5 s or more
 
 
+async def test_who_was_idle_claims_one_job_first_and_then_all_that_came_with_it() -> None:
+    store = Watched()
+    shop = Shop(lambda: store)
+    ran: list[int] = []
+
+    @shop.task
+    async def note(number: int) -> None:
+        ran.append(number)
+
+    async with shop.working(concurrency=10):
+        await until(lambda: store.asked == [10])
+        await store.enqueue([note.job(number) for number in range(5)])
+        await until(lambda: len(ran) == 5)
+    assert store.asked[1] == 1
+    assert all(limit >= 9 for limit in store.asked[2:])
+    assert ran == list(range(5))
+
+
+async def test_who_was_idle_claims_a_whole_batch() -> None:
+    store = Watched()
+    shop = Shop(lambda: store)
+    calls: list[list[int]] = []
+
+    @shop.task(batch=5)
+    async def store_all(numbers: list[int]) -> None:
+        calls.append(numbers)
+
+    async with shop.working(concurrency=10):
+        await until(lambda: store.claims == 1)
+        await store.enqueue([store_all.job(number) for number in range(5)])
+        await until(lambda: calls)
+    assert calls == [[0, 1, 2, 3, 4]]
+
+
 async def test_a_queue_that_comes_first_is_heard_while_another_is_busy_all_the_time(shop: Shop) -> None:
     started, over, asked = asyncio.Event(), False, set[str]()
     shop.open_store = partial(_noting_claims, shop.open_store, asked)

@@ -82,6 +82,10 @@ class Lookout:
         share = ceil(room * lane.weight / sum(each.weight for each in wet))
         return lane.name, share
 
+    def was_called(self, queue: str) -> bool:
+        """Whether the queue was dry until now, and a ``wait`` has named it."""
+        return self._lanes[queue].called
+
     def brought(self, queue: str, count: int) -> None:
         """What a claim of the queue brought."""
         lane = self._lanes[queue]

@@ -50,6 +50,7 @@ from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
 _ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+_ENQUEUE_PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8)"
 _CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"  # noqa: S608  # constants
 _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
 _TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"  # noqa: S608
@@ -138,6 +139,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         queues = {job.queue for job in admitted}
         at_once = self._waker.at_once(queues)
         extras = _extras(admitted)
+        if len(admitted) == 1 and not extras and await self._enqueue_plain(admitted[0], at_once):
+            return [Enqueued(admitted[0].id, True)]
         with self._places.unsettled(any(map(_may_overtake, admitted))):
             answers = await self._fetch(
                 _ENQUEUE_ALL if extras else _ENQUEUE,
@@ -156,6 +159,16 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         if not at_once:
             self._waker.soon(queues)
         return [Enqueued(id_, created, changed) for id_, created, changed in answers]
+
+    async def _enqueue_plain(self, job: Admitted, at_once: bool) -> bool:
+        """Store a job in half the time; False, and nothing has changed, if there is more to it."""
+        if job.run_at is not None or job.key is not None:
+            return False
+        about = job.id, job.queue, job.task, job.args, job.priority, job.max_attempts, job.meta
+        [[stored]] = await self._fetch(_ENQUEUE_PLAIN, *about, at_once)
+        if stored and not at_once:
+            self._waker.soon({job.queue})
+        return bool(stored)
 
     async def claim(
         self,

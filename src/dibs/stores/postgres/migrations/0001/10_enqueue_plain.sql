@@ -1,0 +1,36 @@
+-- Stores one job that is due now and has none of what most jobs leave out, in half the time of dibs.enqueue_arrays.
+-- False, and nothing has changed, unless it can be seen at a glance that there is no more to it: an id that is known, a
+-- name with a space in it or one to be refused. Then it is for dibs.enqueue_arrays to say what is to be said.
+create function dibs.enqueue_plain(
+    id uuid, queue text, task text, args json, priority smallint default 0, max_attempts smallint default 5,
+    meta json default '{}', wake boolean default true
+) returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_variable
+declare
+    moment constant timestamptz := dibs.clock();
+    -- What a name must not hold, and a space.
+    odd constant text := '[\u0001-\u0020\u007f-\u009f\u2028\u2029]';
+begin
+    if length(queue) between 1 and 200 and queue !~ odd and length(task) between 1 and 200 and task !~ odd
+        and max_attempts between 1 and 1000
+    then
+        insert into dibs.job (id, queue, task, args, priority, run_at, created_at, max_attempts, meta)
+        values (id, queue, task, args, priority, moment, moment, max_attempts, meta)
+        on conflict do nothing;
+        -- One that is known as finished is looked up after the insert, so that a settle between the two is seen.
+        if found and exists (select from dibs.finished where finished.id = enqueue_plain.id) then
+            delete from dibs.job where job.id = enqueue_plain.id;
+        elsif found then
+            if wake then
+                perform pg_notify('dibs', queue);
+            end if;
+            return true;
+        end if;
+    end if;
+    return false;
+end
+$$;
