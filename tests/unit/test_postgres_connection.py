@@ -355,15 +355,16 @@ async def test_a_claim_whose_answer_got_lost_comes_back_by_its_lease(newest: str
         assert (claim.id, claim.epoch, claim.attempt) == (job.id, 2, 2)
 
 
-async def test_an_enqueue_whose_answer_got_lost_can_be_sent_again(newest: str) -> None:
+@pytest.mark.parametrize("keys", [[None], [None, "k"]], ids=["a plain one", "several"])
+async def test_an_enqueue_whose_answer_got_lost_can_be_sent_again(newest: str, keys: list[str | None]) -> None:
     async with behind_a_proxy(newest) as (proxy, store):
-        await store.enqueue(jobs(1, queue="other"))
+        await store.enqueue(jobs(len(keys), queue="other"))  # from now on one round trip
         await until(lambda: _flushed(store))
-        proxy.swallow, again = True, [NewJob(task="t"), NewJob(task="t", key="k")]
+        proxy.swallow, again = True, [NewJob(task="t", key=key) for key in keys]
         with pytest.raises(StoreUnavailable):
             await store.enqueue(again)
         assert [(one.id, one.created) for one in await store.enqueue(again)] == [(job.id, False) for job in again]
-        assert len(await store.claim("default", "w", 9, LEASE)) == 2
+        assert len(await store.claim("default", "w", 9, LEASE)) == len(keys)
 
 
 async def test_a_settle_whose_answer_got_lost_can_be_sent_again(newest: str) -> None:
