@@ -160,6 +160,26 @@ async def test_a_lease_that_is_over_before_its_turn_begins_nothing(shop: Shop) -
     assert begun == list(range(6))
 
 
+async def test_no_run_is_left_to_be_found_as_garbage(shop: Shop) -> None:
+    @shop.task(batch=5)
+    async def together(numbers: list[int]) -> None:
+        assert len(current().batch) == len(numbers)
+
+    @shop.task
+    async def alone(number: int) -> None: ...
+
+    for number in range(10):
+        await shop.enqueue(together, number)
+        await shop.enqueue(alone, number)
+    gc.collect()
+    gc.disable()
+    try:
+        await shop.drain()
+        assert not [each for each in gc.get_objects() if isinstance(each, Run)]
+    finally:
+        gc.enable()
+
+
 def test_a_worker_process_looks_for_garbage_less_often_unless_told_otherwise() -> None:
     before = gc.get_threshold()
     try:

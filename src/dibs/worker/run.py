@@ -69,6 +69,10 @@ class Run(Attempt):
         self.items: list[Any] | None = None
         """What a batch handler gets; of the first run of a batch only."""
 
+    def part(self) -> None:
+        """It is over: let go of those that ran with it. Objects that refer to each other are freed late."""
+        self._batch = None
+
     def renewed(self, asked_at: float, lease: float, claimed_for: float) -> None:
         """A heartbeat that was sent at ``asked_at`` said that the lease is held."""
         self.until = max(self.until, asked_at + lease)

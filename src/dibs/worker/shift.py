@@ -219,6 +219,9 @@ class Shift:
                 _tell(run, event, outcome)
             if event in hooks:
                 hooks.fire(event, run, outcome)
+        for run, _ in batch:
+            if run.plan.batch is not None:
+                run.part()
         self._claimer.settled()
         self._lookout.freed()
 
