@@ -75,7 +75,7 @@ bench-guard: $(DEV) ## fail if this tree is slower than BASE=<commit>
 	@$(BIN)/python bench/guard.py --base $(BASE) $(ARGS)
 
 faults: $(DEV) ## the crash and race tests at full size; takes minutes
-	@DIBS_FAULTS=full $(BIN)/python -m pytest -n $(JOBS) -k "faults or race" \
+	@DIBS_FAULTS=full $(BIN)/python -m pytest -n 2 --timeout 1800 -k "faults or race" \
 	  $(wildcard tests/faults tests/contract) $(ARGS)
 
 docs: $(DEV) ## build the documentation
