@@ -4,11 +4,13 @@ import asyncio
 import gc
 import time
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
 from dibs.attempt import current
 from dibs.job import State
+from dibs.task import Task
 from dibs.worker import collect_less_often
 from dibs.worker.run import Run
 from dibs.worker.running import TURN
@@ -106,6 +108,38 @@ async def test_a_cancel_of_its_own_task_stays_with_the_one_that_asked(shop: Shop
     stats = await shop.drain(concurrency=5)
     assert sorted(after) == [number for number in range(20) if number != 8]
     assert stats.succeeded == 20
+
+
+async def test_attempts_whose_task_is_cancelled_before_it_began_begin_in_another(shop: Shop) -> None:
+    ran: list[int] = []
+    cancelled: list[str] = []
+
+    @shop.task
+    async def ruthless(number: int) -> None:
+        ran.append(number)
+        for task in asyncio.all_tasks():
+            if task.get_name() == "dibs attempts" and task is not asyncio.current_task():
+                cancelled.append(task.get_name())
+                task.cancel()
+
+    @shop.task
+    async def waits(number: int) -> None:
+        ran.append(number)
+        await asyncio.sleep(0)
+        await ruthless.function(-1)
+
+    await store_some(shop, ruthless, range(10))
+    await shop.enqueue(waits, 10)
+    await store_some(shop, ruthless, range(11, 30))
+    stats = await shop.drain(concurrency=5)
+    assert cancelled
+    assert sorted(number for number in ran if number >= 0) == list(range(30))
+    assert stats.succeeded == 30
+
+
+async def store_some(shop: Shop, task: Task[..., Any], numbers: range) -> None:
+    for number in numbers:
+        await shop.enqueue(task, number)
 
 
 async def test_others_have_their_turn_between_handlers_that_burn_the_processor(shop: Shop) -> None:

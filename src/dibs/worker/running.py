@@ -195,6 +195,7 @@ class Runner:
         self._brief.append(run)
         if self._shared is None:
             self._shared = self._task(self._begin_brief(), "dibs attempts")
+            self._shared.add_done_callback(self._shared_ended)
         run.handle = self._shared
 
     def _task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
@@ -232,6 +233,11 @@ class Runner:
         left, self._brief, self._shared = self._brief, deque(), None
         for run in left:
             self._launch(run)
+
+    def _shared_ended(self, task: "asyncio.Task[None]") -> None:
+        """Somebody who cancels whatever task there is has cancelled it before it began: its attempts must not hang."""
+        if task is self._shared:
+            self._share_anew()
 
     def _tell_start(self, first: Run, now: float) -> None:
         for run in first.batch:

@@ -292,7 +292,7 @@ class Shift:
         deadline = self._loop.time() + seconds
         try:
             while not cut.done() and (left := deadline - self._loop.time()) > 0:
-                handles = {run.handle for run in waited_for if run.handle is not None}
+                handles = {run.handle for run in waited_for if run.handle is not None and not run.handle.done()}
                 if not handles:
                     break
                 await asyncio.wait([*handles, cut], timeout=left, return_when=asyncio.FIRST_COMPLETED)

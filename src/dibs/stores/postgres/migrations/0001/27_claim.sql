@@ -68,35 +68,6 @@ begin
         from_run_at := coalesce(after_run_at[spot], '-infinity');
         from_id := coalesce(after_id[spot], '00000000-0000-0000-0000-000000000000');
         loop
-            if wanted = 1 and not newest_first then
-                -- One job, and the first is nothing but queued: as below, with what cannot matter then left out.
-                return query
-                with due as materialized (
-                    select
-                        job.ctid as spot, job.id,
-                        job.locked_until is null and (job.expires_at is null or job.expires_at > moment) as plain
-                    from dibs.job
-                    where job.queue = claim.queue and job.unmet = 0 and job.priority = lane and job.run_at <= moment
-                        and (job.run_at, job.id) > (from_run_at, from_id)
-                        and (job.locked_until is null or job.locked_until <= moment)
-                        and (tasks is null or job.task = any (tasks))
-                    order by job.run_at, job.id
-                    limit 1 for update skip locked
-                ), noted as (
-                    insert into dibs.taken (jobs) select array[due.id] from due where due.plain
-                )
-                update dibs.job set
-                    worker = claim.worker, locked_until = moment + lease, started_at = moment, outcome = null,
-                    epoch = job.epoch + 1, attempts = job.attempts + 1
-                from due
-                where job.ctid = due.spot and due.plain
-                returning
-                    job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
-                    job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs;
-                if found then
-                    return;
-                end if;
-            end if;
             if newest_first then
                 return query select * from dibs.claim_newest(queue, lane, worker, wanted, lease, tasks, moment);
             else
