@@ -177,12 +177,8 @@ async def test_a_claim_is_never_sent_twice(url: str, monkeypatch: pytest.MonkeyP
     async with opened(url) as store:
         await store.enqueue(jobs(3))
         await store.claim("default", "w", 1, LEASE)
-
-        async def lose(*_: Any, **__: Any) -> None:
-            raise ConnectionResetError("gone")
-
         [idle] = store._link._idle
-        monkeypatch.setattr(idle, "read_response", lose)
+        monkeypatch.setattr(idle, "data_received", lambda answer: idle.connection_lost(None))
         with pytest.raises(StoreUnavailable):
             await store.claim("default", "w", 1, LEASE)
         [counts] = await store.counts()

@@ -8,9 +8,9 @@ import msgspec
 from dibs.job import Claim
 from dibs.limits import ERRORS_KEPT, LEASE_EXPIRED
 from dibs.stores.redis import values
-from dibs.stores.redis.link import Command
 from dibs.stores.redis.rooms import Group, Rooms
 from dibs.stores.redis.values import Record
+from dibs.stores.redis.wire import Command
 
 _ID = 32
 

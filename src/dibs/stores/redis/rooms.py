@@ -7,7 +7,7 @@ import msgspec
 
 from dibs import limits as rules
 from dibs.stores.redis.limiting import Stored, to_stored
-from dibs.stores.redis.link import Command
+from dibs.stores.redis.wire import Command
 
 Ask = Callable[..., Awaitable[list[Any]]]
 """Sends commands on the connection of the claim, and answers what they do."""

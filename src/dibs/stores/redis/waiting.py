@@ -6,17 +6,13 @@ end calls its worker, and notes when, so that a call that nobody heard is not lo
 """
 
 import asyncio
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import Script
-
-if TYPE_CHECKING:
-    from redis.asyncio.connection import AbstractConnection
 
 _POLL = 1.0
 _SHORTEST = 0.005
@@ -78,22 +74,21 @@ class Waiting:
         """Until closed. While the connection is gone, waiters see for themselves every second."""
         while True:
             with suppress(Exception):
-                connection = await self._link.dedicated()
+                wire = await self._link.dedicated()
                 try:
-                    await self._read(connection)
+                    wire.listen(("SUBSCRIBE", self._link.root + b"wake"), self._heard)
+                    await wire.lost
                 finally:
-                    await connection.disconnect(nowait=True)
+                    await wire.close()
             await asyncio.sleep(_POLL)
 
-    async def _read(self, connection: "AbstractConnection") -> None:
-        await connection.send_command("SUBSCRIBE", self._link.root + b"wake")
-        while True:
-            kind, _, called = await connection.read_response(timeout=math.inf)
-            for waiter in self._waiters:
-                if kind == b"message":
-                    waiter.hear(called.decode())
-                else:  # calls made before the subscription stood went unheard: everybody looks again
-                    waiter.woken.set()
+    def _heard(self, message: Any) -> None:
+        kind, _, called = message
+        for waiter in self._waiters:
+            if kind == b"message":
+                waiter.hear(called.decode())
+            else:  # calls made before the subscription stood went unheard: everybody looks again
+                waiter.woken.set()
 
 
 class _Waiter:

@@ -17,9 +17,10 @@ from dibs.clock import span_micros
 from dibs.job import Claim
 from dibs.stores.redis import values
 from dibs.stores.redis.draft import Candidate, Draft, Wanted, group_of, in_order
-from dibs.stores.redis.link import Command, Link, Talk
+from dibs.stores.redis.link import Link
 from dibs.stores.redis.rooms import Rooms
 from dibs.stores.redis.scripts import Script
+from dibs.stores.redis.wire import Command, Wire
 
 _PAGE = 1_000
 _PASSED = 100
@@ -36,7 +37,7 @@ class Taken(msgspec.Struct, frozen=True):
 class _Look(msgspec.Struct):
     """What one round looks for, on which connection, and when."""
 
-    talk: Talk
+    wire: Wire
     wanted: Wanted
     now: int
     settings: bytes
@@ -73,9 +74,9 @@ class WatchClaim:
         wanted = Wanted(queue.encode(), worker, span_micros(lease), known)
         claims: list[Claim] = []
         size = limit
-        async with self._link.conversation() as talk:
+        async with self._link.conversation() as wire:
             while len(claims) < limit:
-                taken = await self._round(talk, wanted, min(size, limit - len(claims)))
+                taken = await self._round(wire, wanted, min(size, limit - len(claims)))
                 if taken is None:
                     # Others are after the same jobs: ask for fewer, so that somebody gets through.
                     size = max(1, size // 2)
@@ -85,10 +86,10 @@ class WatchClaim:
                     break
         return claims
 
-    async def _round(self, talk: Talk, wanted: Wanted, size: int) -> Taken | None:
+    async def _round(self, wire: Wire, wanted: Wanted, size: int) -> Taken | None:
         """Try to take up to ``size`` jobs; None if somebody got ahead."""
         clock, known, lanes = await self._ask(
-            talk,
+            wire,
             self.clock_command(),
             self._settings(wanted.queue),
             ("SMEMBERS", self._root + b"t:" + wanted.queue),
@@ -98,14 +99,14 @@ class WatchClaim:
             return Taken([], last=True)
         rooms = None if limited is None else Rooms(self._root, wanted.queue, now)
         lanes = [lane for lane in lanes if wanted.knows(lane.partition(b"\t")[0])]
-        look = _Look(talk, wanted, now, settings, page=size if rooms is None else max(size, _PASSED))
+        look = _Look(wire, wanted, now, settings, page=size if rooms is None else max(size, _PASSED))
         candidates = await self._candidates(look, lanes, rooms)
         if not candidates:
             return Taken([], last=True)
         draft = Draft(self._root, wanted, size, now, rooms)
-        if not await self._watch(talk, draft, candidates, known):
+        if not await self._watch(wire, draft, candidates, known):
             return None
-        *_, done = await self._ask(talk, ("MULTI",), *draft.commands(), ("EXEC",))
+        *_, done = await self._ask(wire, ("MULTI",), *draft.commands(), ("EXEC",))
         if done is None:
             return None
         for answer in done:
@@ -114,7 +115,7 @@ class WatchClaim:
         passed = [job.decode() for job in (*draft.ending, *draft.aside)]
         if passed or draft.robbed:
             told = (values.pack(passed), values.pack(draft.robbed))
-            await self._ask(talk, ("EVAL", self._aside.source, 1, self._root, wanted.queue, *told))
+            await self._ask(wire, ("EVAL", self._aside.source, 1, self._root, wanted.queue, *told))
         exhausted = len(candidates) < look.page and not draft.stale
         return Taken(draft.claims, last=exhausted and not passed)
 
@@ -124,7 +125,7 @@ class WatchClaim:
         if rooms is not None:
             candidates += await self._over(look)
             look.page += len(candidates)
-            ask = partial(self._ask, look.talk)
+            ask = partial(self._ask, look.wire)
             groups = {lane: (lane.partition(b"\t")[0], lane.partition(b"\t")[2]) for lane in lanes}
             await rooms.look(ask, list(groups.values()), watch=False)
             lanes = [lane for lane in lanes if rooms.open(groups[lane])]
@@ -136,39 +137,39 @@ class WatchClaim:
         """Those of the queue, and whether there are any limits."""
         return ("HMGET", self._root + b"settings", queue, "")
 
-    async def _watch(self, talk: Talk, draft: Draft, candidates: list[Candidate], settings: list[Any]) -> bool:
+    async def _watch(self, wire: Wire, draft: Draft, candidates: list[Candidate], settings: list[Any]) -> bool:
         """Watch all that decides, and draft from what is there now; False if the settings changed."""
         records = [self._root + b"j:" + one.id for one in candidates]
         _, settings_now, found, bodies = await self._ask(
-            talk,
+            wire,
             ("WATCH", self._root + b"settings", *records),
             self._settings(draft.wanted.queue),
             ("MGET", *records),
             ("MGET", *(self._root + b"b:" + one.id for one in candidates)),
         )
         if settings_now != settings:
-            await self._ask(talk, ("UNWATCH",))
+            await self._ask(wire, ("UNWATCH",))
             return False
         known = [None if text is None else values.to_record(text) for text in found]
         steps = [one.id for one, record in zip(candidates, known, strict=True) if record and record.flow]
-        inputs = await self._inputs(talk, steps) if steps else {}
+        inputs = await self._inputs(wire, steps) if steps else {}
         if draft.rooms is not None:
             groups = {group_of(record) for record in known if record}
-            await draft.rooms.look(partial(self._ask, talk), groups, watch=True)
+            await draft.rooms.look(partial(self._ask, wire), groups, watch=True)
         for one, record, body in zip(candidates, known, bodies, strict=True):
             draft.consider(one, record, body, inputs.get(one.id) or {})
         return True
 
-    async def _inputs(self, talk: Talk, steps: list[bytes]) -> dict[bytes, dict[str, Any]]:
+    async def _inputs(self, wire: Wire, steps: list[bytes]) -> dict[bytes, dict[str, Any]]:
         """What steps were given. It changes only with their records, which are watched."""
-        [given] = await self._ask(talk, ("MGET", *(self._root + b"i:" + step for step in steps)))
+        [given] = await self._ask(wire, ("MGET", *(self._root + b"i:" + step for step in steps)))
         return values.inputs_of(steps, given)
 
-    async def _ask(self, talk: Talk, *commands: Command) -> list[Any]:
-        answers = await talk(commands)
+    async def _ask(self, wire: Wire, *commands: Command) -> list[Any]:
+        answers = await wire.ask(*commands)
         for answer in answers:
             if isinstance(answer, Exception):
-                await talk((("DISCARD",), ("UNWATCH",)))
+                await wire.ask(("DISCARD",), ("UNWATCH",))
                 raise self._link.explain(answer)
         return answers
 
@@ -181,7 +182,7 @@ class WatchClaim:
             offset = 0
             while offset % _PAGE == 0:
                 key, page = self._root + index + look.wanted.queue, ("LIMIT", offset, _PAGE)
-                [leases] = await self._ask(look.talk, ("ZRANGEBYSCORE", key, "-inf", look.now, *page))
+                [leases] = await self._ask(look.wire, ("ZRANGEBYSCORE", key, "-inf", look.now, *page))
                 found += (Candidate.from_lease(lease) for lease in leases)
                 offset += len(leases) or 1
         return [one for one in found if look.wanted.knows(one.task)]
@@ -189,10 +190,10 @@ class WatchClaim:
     async def _over(self, look: "_Look") -> list[Candidate]:
         """Queued jobs whose time to start has passed: they end also where a limit closes their lane."""
         key = self._root + b"y:" + look.wanted.queue
-        [jobs] = await self._ask(look.talk, ("ZRANGEBYSCORE", key, "-inf", look.now, "LIMIT", 0, _PAGE))
+        [jobs] = await self._ask(look.wire, ("ZRANGEBYSCORE", key, "-inf", look.now, "LIMIT", 0, _PAGE))
         if not jobs:
             return []
-        [texts] = await self._ask(look.talk, ("MGET", *(self._root + b"j:" + job for job in jobs)))
+        [texts] = await self._ask(look.wire, ("MGET", *(self._root + b"j:" + job for job in jobs)))
         found: list[Candidate] = []
         for job, text in zip(jobs, texts, strict=True):
             record = values.to_record(text) if text else None
@@ -208,7 +209,7 @@ class WatchClaim:
         found: list[Candidate] = []
         start = b"-"
         while ageing or len(found) < look.page:
-            [head] = await self._ask(look.talk, ("ZRANGEBYLEX", key, start, "+", "LIMIT", 0, 1))
+            [head] = await self._ask(look.wire, ("ZRANGEBYLEX", key, start, "+", "LIMIT", 0, 1))
             if not head:
                 break
             priority = head[0][:5]
@@ -216,7 +217,7 @@ class WatchClaim:
             # In a queue that ages, any priority may have the first of all.
             limit = ("LIMIT", 0, look.page if ageing else look.page - len(found))
             [places] = await self._ask(
-                look.talk,
+                look.wire,
                 ("ZREVRANGEBYLEX", key, high, low, *limit) if lifo else ("ZRANGEBYLEX", key, low, high, *limit),
             )
             found += (Candidate(place, lane, expired=False) for place in places)

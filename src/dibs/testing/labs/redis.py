@@ -8,10 +8,11 @@ from uuid import uuid4
 from dibs.clock import to_micros
 from dibs.store import Store
 from dibs.stores.redis import RedisStore
-from dibs.stores.redis.link import Command, Link
+from dibs.stores.redis.link import Link
 from dibs.stores.redis.options import ClaimWay, parse
 from dibs.stores.redis.scripts import Script, scripts
 from dibs.stores.redis.watch import WatchClaim
+from dibs.stores.redis.wire import Command
 from dibs.testing.labs.base import Lab
 
 _CLOCK = """

@@ -1,0 +1,108 @@
+"""One connection to the server: commands out, answers in, nothing in between.
+
+redis-py makes the connection: address, TLS, credentials, database. What is said on it afterwards goes straight between
+the loop and hiredis: with more layers an enqueue takes a fifth longer, and whoever has just been woken hears of
+it a tenth of a millisecond later.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from redis.asyncio.connection import AbstractConnection
+
+Command = Sequence[str | bytes | int]
+
+REPLY_TIMEOUT = 30.0
+"""A script takes milliseconds: a server that says nothing for this long is gone."""
+
+
+class Refusal(Exception):
+    """What the server says instead of doing what it was asked, in its own words."""
+
+
+class Wire(asyncio.Protocol):
+    """Whoever asks has all answers before anybody else may ask. A wire on which that failed has to be closed."""
+
+    def __init__(self, connection: "AbstractConnection", transport: asyncio.WriteTransport) -> None:
+        import hiredis
+
+        self._connection = connection
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._pack: Any = hiredis.pack_command
+        self._reader = hiredis.Reader(replyError=Refusal)
+        self._garbled = hiredis.ProtocolError
+        self._answers: list[Any] = []
+        self._wanted = 0
+        self._asked: asyncio.Future[list[Any]] | None = None
+        self._hear: Callable[[Any], None] | None = None
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        """Done when the connection is gone."""
+
+    @classmethod
+    async def connect(cls, connection: "AbstractConnection") -> Self:
+        """Connect as redis-py was told to, and take over."""
+        await connection.connect()  # type: ignore[no-untyped-call]
+        writer = connection._writer  # the only way to its transport
+        assert writer is not None, "redis-py has connected"
+        wire = cls(connection, writer.transport)
+        writer.transport.set_protocol(wire)
+        return wire
+
+    async def close(self) -> None:
+        """Hang up, without waiting for the other side."""
+        await self._connection.disconnect(nowait=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has neither hung up nor said anything unasked."""
+        return not (self._answers or self.lost.done() or self._transport.is_closing())
+
+    # --- saying -----------------------------------------------------------------------------------
+
+    async def ask(self, *commands: Command) -> list[Any]:
+        """Send all commands at once and return all answers, in order. A refusal is an answer."""
+        if self.lost.done():
+            raise ConnectionResetError
+        asked: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._asked = asked
+        self._wanted = len(commands)
+        self._send(*commands)
+        late = self._loop.call_later(REPLY_TIMEOUT, self._fail, TimeoutError())
+        try:
+            return await asked
+        finally:
+            late.cancel()
+            self._asked, self._answers = None, []
+
+    def listen(self, command: Command, hear: Callable[[Any], None]) -> None:
+        """Send a command that the server answers again and again, each time to ``hear``; there is no way back."""
+        self._hear = hear
+        self._send(command)
+
+    def _send(self, *commands: Command) -> None:
+        self._transport.write(b"".join([self._pack(tuple(command)) for command in commands]))
+
+    def _fail(self, problem: Exception) -> None:
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_exception(problem)
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        take = self._hear or self._answers.append
+        try:
+            while (answer := self._reader.gets()) is not False:  # nothing in RESP2 is read as False
+                take(answer)
+        except self._garbled:
+            self._transport.abort()
+        if self._asked is not None and len(self._answers) == self._wanted and not self._asked.done():
+            self._asked.set_result(self._answers)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._fail(problem or ConnectionResetError())
+        if not self.lost.done():
+            self.lost.set_result(None)
