@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from dibs.ids import new_id
-from dibs.job import NewJob, State
+from dibs.job import Filter, NewJob, State
 from dibs.outcome import Succeeded, Verdict
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresAddress
@@ -147,6 +147,45 @@ async def test_the_short_way_stores_plain_jobs_and_leaves_all_others_alone(url: 
         assert (again.id, again.created) == (id_, False)
         [spaced] = await store.enqueue([NewJob(task="t", queue="a b")])
         assert spaced.created
+
+
+async def test_the_short_way_for_many_stores_those_that_are_alike_and_leaves_all_others_alone(url: str) -> None:
+    alike = "select dibs.enqueue_alike($1, $2, $3, $4, 3::smallint, $5)"
+    async with connected(url) as sql, opened(url) as store:
+        ids = [new_id() for _ in range(3)]
+        args = [f'{{"n": {n}}}' for n in range(3)]
+        between = new_id()
+        assert await sql.fetchval(alike, [ids[2], ids[0], ids[1]], "q", "t", args, 7)
+        found = [await store.get(id_) for id_ in ids]
+        assert [job and job.args for job in found] == [{"n": 1}, {"n": 2}, {"n": 0}]
+        assert {job and (job.state, job.queue, job.task, job.priority, job.max_attempts) for job in found} == {
+            (State.QUEUED, "q", "t", 3, 7)
+        }
+
+        for known in ([ids[1], new_id()], [new_id(), between, between]):
+            assert not await sql.fetchval(alike, known, "q", "t", args[: len(known)], 7), "one is there"
+        for claim in await store.claim("q", "w", 3, LEASE):
+            await store.settle([claim.settled(Succeeded())])
+        assert not await sql.fetchval(alike, [new_id(), ids[1]], "q", "t", args[:2], 7), "one was there"
+        for queue, task, attempts in (("a b", "t", 5), ("q", "", 5), (None, "t", 5), ("q", "t\n", 5), ("q", "t", 0)):
+            assert not await sql.fetchval(alike, [new_id()], queue, task, args[:1], attempts)
+        [counted] = await store.counts()
+        assert (sum(counted.states.values()), counted.states[State.SUCCEEDED]) == (3, 3), "nothing is half-stored"
+        around = [UUID(int=ids[0].int - 1), UUID(int=ids[2].int + 1)]
+        assert await sql.fetchval(alike, around, "q", "t", args[:2], 7), "finished ones lie between them"
+
+
+async def test_many_that_are_not_alike_or_partly_known_are_stored_all_the_same(url: str) -> None:
+    async with opened(url) as store:
+        first = [NewJob(task="t", args={"n": n}) for n in range(4)]
+        assert [sent.created for sent in await store.enqueue(first[:2])] == [True, True]
+        assert [sent.created for sent in await store.enqueue(first)] == [False, False, True, True]
+        mixed = [NewJob(task="t"), NewJob(task="u"), NewJob(task="t", priority=1), NewJob(task="t", meta={"a": 1})]
+        assert all(sent.created for sent in await store.enqueue(mixed))
+        jobs = (await store.find(Filter(), limit=20)).jobs
+        assert {job.id: (job.task, job.priority, job.meta, job.args) for job in jobs} == {
+            new.id: (new.task, new.priority, new.meta, new.args) for new in first + mixed
+        }
 
 
 def test_psql_can_enqueue_many_at_once_in_the_order_given(psql: Psql) -> None:

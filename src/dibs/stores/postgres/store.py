@@ -50,6 +50,7 @@ from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
 _ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+_ENQUEUE_ALIKE = "select dibs.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8)"
 _ENQUEUE_PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8)"
 _CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"  # noqa: S608  # constants
 _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
@@ -139,8 +140,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         queues = {job.queue for job in admitted}
         at_once = self._waker.at_once(queues)
         extras = _extras(admitted)
-        if len(admitted) == 1 and not extras and await self._enqueue_plain(admitted[0], at_once):
-            return [Enqueued(admitted[0].id, True)]
+        if not extras and await self._enqueue_plain(admitted, at_once):
+            return [Enqueued(job.id, True) for job in admitted]
         with self._places.unsettled(any(map(_may_overtake, admitted))):
             answers = await self._fetch(
                 _ENQUEUE_ALL if extras else _ENQUEUE,
@@ -160,14 +161,22 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
             self._waker.soon(queues)
         return [Enqueued(id_, created, changed) for id_, created, changed in answers]
 
-    async def _enqueue_plain(self, job: Admitted, at_once: bool) -> bool:
-        """Store a job in half the time; False, and nothing has changed, if there is more to it."""
-        if job.run_at is not None or job.key is not None:
+    async def _enqueue_plain(self, jobs: Sequence[Admitted], at_once: bool) -> bool:
+        """Store jobs in less time; False, and nothing has changed, if there is more to them."""
+        first = jobs[0]
+        if first.run_at is not None or first.key is not None:
             return False
-        about = job.id, job.queue, job.task, job.args, job.priority, job.max_attempts, job.meta
-        [[stored]] = await self._fetch(_ENQUEUE_PLAIN, *about, at_once)
+        if len(jobs) == 1:
+            about = first.id, first.queue, first.task, first.args, first.priority, first.max_attempts, first.meta
+            [[stored]] = await self._fetch(_ENQUEUE_PLAIN, *about, at_once)
+        elif all(_is_like(first, job) for job in jobs):
+            ids, args = [job.id for job in jobs], [job.args for job in jobs]
+            shared = first.priority, first.max_attempts, first.meta
+            [[stored]] = await self._fetch(_ENQUEUE_ALIKE, ids, first.queue, first.task, args, *shared, at_once)
+        else:
+            return False
         if stored and not at_once:
-            self._waker.soon({job.queue})
+            self._waker.soon({first.queue})
         return bool(stored)
 
     async def claim(
@@ -339,6 +348,19 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 def _may_overtake(job: Admitted) -> bool:
     """Whether it may come to stand before jobs that were there, itself or the one that it changes."""
     return job.run_at is not None or job.on_conflict is not OnConflict.EXISTING
+
+
+def _is_like(first: Admitted, job: Admitted) -> bool:
+    """Whether two plain jobs differ in nothing but their ids and arguments."""
+    return (
+        job.queue == first.queue
+        and job.task == first.task
+        and job.priority == first.priority
+        and job.run_at == first.run_at
+        and job.max_attempts == first.max_attempts
+        and job.key == first.key
+        and job.meta == first.meta
+    )
 
 
 def _is_plain(job: Admitted) -> bool:

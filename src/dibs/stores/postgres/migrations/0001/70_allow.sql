@@ -6,7 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     producing constant text[] := array[
-        'enqueue', 'enqueue_arrays', 'enqueue_many', 'enqueue_plain', 'start_flow', 'get', 'get_flow', 'new_id', 'wake'
+        'enqueue', 'enqueue_alike', 'enqueue_arrays', 'enqueue_many', 'enqueue_plain', 'start_flow', 'get', 'get_flow', 'new_id', 'wake'
     ];
     working constant text[] := array[
         'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days',
