@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from bench.peers.results import BUSY, Cell, Results, cells
-from bench.peers.table import BATCH, EVERY, STORES
+from bench.peers.table import APART, EVERY, STORES
 from bench.peers.workloads import WORKLOADS, Figure, Workload
 
 NONE = "–"
@@ -74,8 +74,7 @@ def _systems(store: str) -> Iterator[str]:
     for name, peer in EVERY.items():
         if peer.store == store:
             yield name
-            if peer.batch:
-                yield f"{name}, {BATCH}"
+            yield from (f"{name}, {apart.name}" for apart in (peer.batch, peer.unsynced) if apart)
 
 
 def _of(name: str, found: Sequence[Cell]) -> Cell | None:
@@ -97,7 +96,7 @@ def ahead(results: Results) -> Iterator[str]:
     for store in STORES:
         for column in OVERVIEW:
             found = [cell for cell in _column(results, store, column) if not EVERY[cell.peer].is_limit]
-            ours = next((cell for cell in found if cell.peer == f"dibs-{store}" and cell.setting != BATCH), None)
+            ours = next((cell for cell in found if cell.peer == f"dibs-{store}" and cell.setting not in APART), None)
             if ours is None:
                 continue
             figure = OVERVIEW[column][1]

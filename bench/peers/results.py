@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 
 from bench.lib.environment import Environment, content
-from bench.peers.table import BATCH
+from bench.peers.table import APART
 
 BUSY = 0.25
 """Cores used by others from which on a bout counts as disturbed."""
@@ -91,7 +91,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def system(self) -> str:
         """What stands in one line with others: handlers that take many jobs in a call are another thing."""
-        return f"{self.peer}, {BATCH}" if self.setting == BATCH else self.peer
+        return f"{self.peer}, {self.setting}" if self.setting in APART else self.peer
 
 
 def cells(measured: Iterable[Measured]) -> list[Cell]:

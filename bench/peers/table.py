@@ -13,6 +13,10 @@ SLOW, BRISK, FAST = 2_000, 10_000, 200_000
 
 BATCH = "batch tasks"
 """The setting whose handlers take many jobs in one call."""
+UNSYNCED = "no fsync"
+"""The setting that trusts SQLite with a commit before it is on the disk, as some do by default."""
+APART = (BATCH, UNSYNCED)
+"""Settings that stand in a line of their own: they promise something else."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -48,6 +52,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """For workloads that only enqueue."""
     batch: Setting | None = None
     """Tasks whose handler takes many jobs in one call."""
+    unsynced: Setting | None = None
+    """Less certain of what was committed, for a comparison with those who are."""
     kinds: tuple[str, ...] = ("async", "plain")
     bulk: bool = True
     """Has a call that enqueues many."""
@@ -92,6 +98,7 @@ def _dibs(store: Store) -> Peer:
         home="dibs",
         default=Setting("default", jobs=FAST),
         batch=Setting(BATCH, "batch=500", jobs=FAST),
+        unsynced=Setting(UNSYNCED, "synchronous=normal", jobs=FAST) if store == "sqlite" else None,
         hundred=Setting("default", "c=100"),
         left=_LEFT[store],
         keeps="history, results, leases and fences",

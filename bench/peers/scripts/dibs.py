@@ -8,7 +8,8 @@ from bench.peers.scripts.side import URL, Job, handler, record, setting
 from dibs import App
 from dibs.job import UNFINISHED
 
-app = App(URL)
+SYNCHRONOUS = setting("synchronous", "")
+app = App(f"{URL}?synchronous={SYNCHRONOUS}" if SYNCHRONOUS else URL)
 BATCH = setting("batch", 0)
 
 

@@ -20,8 +20,12 @@ class Enqueue(Workload):
     JOBS: ClassVar = {"one by one": 2_000, "bulk": 50_000, "100 clients": 5_000}
 
     def entries(self, peer: Peer) -> list[Entry]:
-        setting = peer.sender or peer.default
-        return [Entry(peer, setting, variant) for variant in self.HOW if variant != "bulk" or peer.bulk]
+        return [
+            Entry(peer, setting, variant)
+            for setting in (peer.sender or peer.default, peer.unsynced)
+            for variant in self.HOW
+            if setting and (variant != "bulk" or peer.bulk)
+        ]
 
     def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
         jobs = stage.jobs(self.JOBS[entry.variant])

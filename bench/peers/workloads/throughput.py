@@ -47,6 +47,8 @@ class Throughput(Workload):
         ]
         if peer.batch:
             found += [Entry(peer, peer.batch, f"async, {count}") for count in (ONE, TWO)]
+        if peer.unsynced:
+            found.append(Entry(peer, peer.unsynced, f"async, {ONE}"))
         return found
 
     def quick_entries(self, peer: Peer) -> list[Entry]:
