@@ -5,10 +5,12 @@ the state before it or the state after it. Values go in, values come out; the st
 clock for leases and due times. ``dibs.testing.contract`` is this page as tests.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
+
+import msgspec
 
 from dibs.job import (
     Changed,
@@ -323,3 +325,30 @@ class Store(Protocol):
     async def kept(self, kinds: Sequence[str]) -> Kept:
         """Everything that is kept of these kinds, at one instant, which is named, too: the store's clock, for whoever
         has to act by it."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What a worker that has nothing to do would claim: one job, once."""
+
+    worker: str
+    lease: timedelta
+    tasks: Collection[str] | None
+    take: Callable[[Claim, float], None]
+    """Called in the loop with the claim, and a time by the monotonic clock at which it was not yet made."""
+    good_for: timedelta
+    """The offer ends by itself after that."""
+
+
+@runtime_checkable
+class Offering(Store, Protocol):
+    """A store in which whoever brings a job can claim it for whoever waits. Others do without."""
+
+    async def offer(self, queues: Sequence[str], offer: Offer) -> None:
+        """Leave an offer, while a ``wait`` for these queues goes on; it stands in place of the worker's last one.
+
+        It is over when a claim was made by it, or the worker claims for itself. A claim that gets lost on its way comes
+        back when its lease expires, as always.
+        """
+
+    async def retract(self, worker: str) -> bool:
+        """Take back the offer of a worker; False if there is none: a claim that was made by it may be on its way."""

@@ -6,9 +6,9 @@ from datetime import timedelta
 from time import monotonic
 
 from dibs.job import Claim
-from dibs.store import Store
+from dibs.store import Offer, Store
 from dibs.telemetry.tally import Tally
-from dibs.worker.lookout import Lookout
+from dibs.worker.lookout import FALLBACK, Lookout
 from dibs.worker.outage import Backoff, Weather
 from dibs.worker.plan import Plan
 from dibs.worker.prefetch import MOST, Prefetch
@@ -85,6 +85,17 @@ class Claimer:
         """Claim no more. What a claim brings that is on its way is released."""
         self._stop.set()
         self._news.set()
+
+    def offer(self) -> Offer | None:
+        """What the store may claim for us while we have nothing to do; with handlers running the loop may be busy."""
+        if self._held or self._batch or self._until_empty or self._stop.is_set() or not self._tasks:
+            return None
+        return Offer(self._name, self._lease, self._tasks, self._handed, timedelta(seconds=FALLBACK))
+
+    def _handed(self, claim: Claim, asked_at: float) -> None:
+        self._take(claim.queue, [claim], asked_at, full=False)
+        if self._runner.closed:
+            self._runner.give_back()
 
     async def claim(self, lookout: Lookout) -> None:
         """Claim until stopped or, if that was asked for, until nothing due is left."""

@@ -3,13 +3,19 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from math import ceil
 from random import uniform
 from typing import Any
 
+import msgspec
+
 from dibs.ending import end
-from dibs.store import Store
+from dibs.errors import StoreUnavailable
+from dibs.job import Claim
+from dibs.store import Offer, Offering, Store
 from dibs.worker.outage import Backoff, Weather
 
 FALLBACK = 10.0
@@ -21,6 +27,8 @@ LOOK = 0.02
 FIRST_SULK, LONGEST_SULK = 0.01, 0.25
 """How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
 others were faster. It may be called for all the time."""
+LATE = 0.25
+"""Seconds that a claim may be on its way to whoever has just retracted the offer that it was made by."""
 
 
 class Lane:
@@ -58,14 +66,22 @@ class Lookout:
         store: Store,
         weather: Weather,
         awake: Callable[[], None],
+        offer: Callable[[], Offer | None] = lambda: None,
     ) -> None:
         weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
         self._weighted = isinstance(queues, Mapping)
         self._lanes = {name: Lane(name, weight) for name, weight in weights.items()}
         self._store = store
+        self._offering = store if isinstance(store, Offering) else None
         self._weather = weather
         self._changed = asyncio.Event()
         self._awake = awake
+        self._offer = offer
+        self._offered: Offer | None = None
+        """The one that stands, as far as we know."""
+        self._leaving: asyncio.Future[None] | None = None
+        self._handed = asyncio.Event()
+        """A claim has come since it was made."""
         self._frees = 0
 
     # --- asking ---------------------------------------------------------------------------------------------
@@ -77,6 +93,7 @@ class Lookout:
             return None
         lane = min(wet, key=lambda each: each.served) if self._weighted else wet[0]
         lane.asked = self._frees
+        self._offered = None  # a claim takes it back
         if not self._weighted:
             return lane.name, room
         share = ceil(room * lane.weight / sum(each.weight for each in wet))
@@ -119,6 +136,45 @@ class Lookout:
             lane.served = max(lane.served, min(others, default=lane.served))
             lane.dry = False
             self._awake()
+
+    # --- offering -------------------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        """Nothing runs any more: time for an offer, if there is nothing to ask either, where a store takes offers."""
+        if self._offering is None or self._offered is not None or not all(lane.dry for lane in self._lanes.values()):
+            return
+        offer = self._offer()
+        if offer is not None:
+            self._handed.clear()
+            self._offered = msgspec.structs.replace(offer, take=partial(self._take, offer.take))
+            self._leaving = asyncio.ensure_future(self._leave(self._offering, self._offered))
+
+    async def _leave(self, store: Offering, offer: Offer) -> None:
+        try:
+            await store.offer(list(self._lanes), offer)
+            if self._offered is not offer:  # we were called meanwhile, and our claim may have come before it
+                await store.retract(offer.worker)
+        except Exception:  # the wait, too, will say so
+            self._offered = None
+
+    def _take(self, take: Callable[[Claim, float], None], claim: Claim, asked_at: float) -> None:
+        self._offered = None
+        self._handed.set()
+        lane = self._lanes[claim.queue]
+        lane.served += 1 / lane.weight
+        take(claim, asked_at)
+
+    async def retract(self) -> None:
+        """Have no more claims made for us. One that was made just before may be on its way: it is waited for."""
+        offered, self._offered = self._offered, None
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving], timeout=LATE)
+        if offered is None or self._offering is None:
+            return
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(LATE):
+                if not await self._offering.retract(offered.worker):
+                    await self._handed.wait()
 
     # --- waiting --------------------------------------------------------------------------------------------
 
@@ -170,6 +226,7 @@ class Lookout:
             if not waiting.done() and not changed.done():
                 for lane in lanes:
                     lane.named = False  # nothing is due there
+                self.idle()
                 left = None if rest is None else max(0.0, rest - LOOK)
                 await asyncio.wait([waiting, changed], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():

@@ -124,7 +124,7 @@ class Shift:
             weather=weather,
             taken=self._cancels.look,
         )
-        self._lookout = Lookout(settings.queues, store, weather, self._claimer.look)
+        self._lookout = Lookout(settings.queues, store, weather, self._claimer.look, self._claimer.offer)
         sampler = Sampler(settings.name, store, self._tally, self._asked) if settings.samples else None
         self._maintenance = Maintenance(store, weather, self._lease, settings.retention, sampler)
         self._tally.lease = self._lease.total_seconds()
@@ -224,6 +224,8 @@ class Shift:
                 run.part()
         self._claimer.settled()
         self._lookout.freed()
+        if not self._held:
+            self._lookout.idle()
 
     def _told(self, run: Run, why: Why) -> None:
         """The heartbeat has learned something; called from its thread."""
@@ -263,6 +265,7 @@ class Shift:
 
     async def _end(self, claiming: "asyncio.Task[None]") -> None:
         """Stop claiming, release what has not started, wait for what has, interrupt what takes too long."""
+        await self._lookout.retract()
         self._runner.give_back()
         await asyncio.wait([claiming], timeout=PATIENCE)
         await end([claiming])  # a claim that hangs; what it took comes back when its lease expires

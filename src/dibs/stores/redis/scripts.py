@@ -14,7 +14,7 @@ ADDING = "settle, adding steps"
 REPLACING = "enqueue, replacing"
 """Verbs with more in front of them: a server makes all functions of a script anew in each call."""
 
-_FIRST = {"claim": ("few",), "enqueue": ("one",)}
+_FIRST = {"claim": ("few", "first"), "enqueue": ("few", "hand", "one")}
 """What is tried before anything else is made."""
 
 # What a verb needs in front of it, besides the clock and the prelude.
@@ -44,6 +44,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "keep": (),
     "kept": (),
     "ready": (),
+    "offer": (),
 }
 
 

@@ -22,7 +22,7 @@ from dibs.job import (
 )
 from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
-from dibs.store import CHUNK
+from dibs.store import CHUNK, Offer
 from dibs.stores.redis import options as opts
 from dibs.stores.redis import values
 from dibs.stores.redis.checks import check
@@ -30,6 +30,7 @@ from dibs.stores.redis.flows import FlowVerbs
 from dibs.stores.redis.keeping import Keeping
 from dibs.stores.redis.limiting import Limiting
 from dibs.stores.redis.link import Link
+from dibs.stores.redis.offers import Offers
 from dibs.stores.redis.scripts import ADDING, LAYOUT, REPLACING, Script, clock, scripts
 from dibs.stores.redis.waiting import Waiting
 from dibs.stores.redis.watch import WatchClaim
@@ -65,7 +66,8 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
         self._limits = limits
         self._link = Link(parsed)
         self._scripts = self._load()
-        self._waiting = Waiting(self._link, self._scripts["ready"])
+        self._offers = Offers(self._link, self._scripts["offer"])
+        self._waiting = Waiting(self._link, self._scripts["ready"], self._offers)
         self._watch = self._watcher() if parsed.claim == "watch" else None
 
     @classmethod
@@ -88,6 +90,13 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
 
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         return await self._waiting.wait(queues, timeout, worker)
+
+    async def offer(self, queues: Sequence[str], offer: Offer) -> None:
+        if self._watch is None:  # where no script claims, none does so for others
+            await self._offers.make(queues, offer)
+
+    async def retract(self, worker: str) -> bool:
+        return await self._offers.retract(worker)
 
     # --- the life of a job ----------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Waiting for work: a call from whoever brings some, and a look every second underneath.
 
 A script that brings work calls out on a channel, but only for queues that somebody marked as waited for, and
-takes the mark away: a thousand jobs for a queue make one message, and none when nobody waits. One that asks a claim to
+takes the mark away: a thousand jobs for a queue make one message, and none when nobody waits. One that brings a
+single job looks for an offer first, and calls only the worker that left it, with the claim. One that asks a claim to
 end calls its worker, and notes when, so that a call that nobody heard is not lost.
 """
 
@@ -12,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from dibs.stores.redis.link import Link
+from dibs.stores.redis.offers import Offers
 from dibs.stores.redis.scripts import Script
 
 _POLL = 1.0
@@ -22,9 +24,10 @@ _SHORTEST = 0.005
 class Waiting:
     """All waiters of one store share one connection that listens, made when the first one waits."""
 
-    def __init__(self, link: Link, ready: Script) -> None:
+    def __init__(self, link: Link, ready: Script, offers: Offers) -> None:
         self._link = link
         self._ready = ready
+        self._offers = offers
         self._waiters: set[_Waiter] = set()
         self._asked: dict[str, float] = {}
         """When a claim of each worker was last asked to end, as far as its waiters were told."""
@@ -76,14 +79,17 @@ class Waiting:
             with suppress(Exception):
                 wire = await self._link.dedicated()
                 try:
-                    wire.listen(("SUBSCRIBE", self._link.root + b"wake"), self._heard)
+                    wire.listen(("SUBSCRIBE", self._link.root + b"wake", *self._offers.channels), self._heard)
+                    self._offers.wire = wire
                     await wire.lost
                 finally:
                     await wire.close()
             await asyncio.sleep(_POLL)
 
     def _heard(self, message: Any) -> None:
-        kind, _, called = message
+        kind, channel, called = message
+        if kind == b"message" and channel in self._offers.channels:
+            return self._offers.taken_up(channel, called)
         for waiter in self._waiters:
             if kind == b"message":
                 waiter.hear(called.decode())

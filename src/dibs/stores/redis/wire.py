@@ -69,7 +69,7 @@ class Wire(asyncio.Protocol):
         asked: asyncio.Future[list[Any]] = self._loop.create_future()
         self._asked = asked
         self._wanted = len(commands)
-        self._send(*commands)
+        self.send(*commands)
         late = self._loop.call_later(REPLY_TIMEOUT, self._fail, TimeoutError())
         try:
             return await asked
@@ -80,9 +80,10 @@ class Wire(asyncio.Protocol):
     def listen(self, command: Command, hear: Callable[[Any], None]) -> None:
         """Send a command that the server answers again and again, each time to ``hear``; there is no way back."""
         self._hear = hear
-        self._send(command)
+        self.send(command)
 
-    def _send(self, *commands: Command) -> None:
+    def send(self, *commands: Command) -> None:
+        """Send commands to whose answers ``listen`` listens."""
         self._transport.write(b"".join([self._pack(tuple(command)) for command in commands]))
 
     def _fail(self, problem: Exception) -> None:

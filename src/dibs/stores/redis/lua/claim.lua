@@ -15,6 +15,7 @@ if string.find(settings, 'p', 1, true) then
   return { 0, {} }
 end
 needs_no_memory()
+call('HDEL', base .. 'offers', worker)
 if notice(queue) then
   return { 1, {} }
 end

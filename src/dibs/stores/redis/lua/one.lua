@@ -21,7 +21,10 @@ local function one()
   if call('SADD', base .. 'queues', queue) == 1 then
     call('SET', base .. 'layout', ARGV[2], 'NX')
   end
-  if call('SREM', base .. 'sleeping', queue) == 1 then
+  -- Those who are handed a job wait on, and so may others: the queue stays marked.
+  local waited_for = call('SISMEMBER', base .. 'sleeping', queue) == 1
+  if waited_for and hand(queue) ~= id then
+    call('SREM', base .. 'sleeping', queue)
     local paused = string.find(call('HGET', base .. 'settings', queue) or '', 'p', 1, true)
     call('PUBLISH', base .. 'wake', paused and '\n' .. queue or queue)
   end

@@ -40,6 +40,10 @@
 --   kept:<kind>          hash    what is no job: name to rank (16) and value
 --   workers, info, held  zset, hash, hash   when seen; what it told; how many it runs
 --   sleeping             set     queues that somebody waits for
+--   offers               hash    workers to what may be claimed for them while they wait: cmsgpack of lease, until when the
+--                                offer is good, packed tasks or ''
+--   offers:<queue>       set     workers that may have an offer
+--   hand:<worker>        channel a claim that was made for it: id (32), length of the record (8 hex digits), record, body
 --   asked                zset    workers by when a claim of theirs was last asked to end
 --   wake                 channel the name of a queue that may have work; or, behind a tab, that of an asked worker
 --   layout               string  the version of all this

@@ -1,0 +1,21 @@
+-- Put before one.lua: a job for somebody who waits is claimed for them here, by the offer that they left, and goes out with
+-- the call. One way less until it starts, and nobody else is woken for nothing.
+
+-- Answers the id of the job that was handed over, or nil. Offers of those who are gone are dropped.
+local function hand(queue)
+  local call, base = redis.call, KEYS[1]
+  local worker = call('SPOP', base .. 'offers:' .. queue)
+  while worker do
+    local offer, channel = call('HGET', base .. 'offers', worker), base .. 'hand:' .. worker
+    call('HDEL', base .. 'offers', worker)
+    local lease, good_until, tasks = unpack(offer and cmsgpack.unpack(offer) or {})
+    if lease and good_until >= clock() and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+      local claimed = few(queue, worker, 1, lease, tasks)
+      if claimed then
+        call('PUBLISH', channel, claimed[3] .. string.format('%08x', #claimed[4]) .. claimed[4] .. claimed[5])
+      end
+      return claimed and claimed[3]
+    end
+    worker = call('SPOP', base .. 'offers:' .. queue)
+  end
+end
