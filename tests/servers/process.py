@@ -136,12 +136,14 @@ class Folder:
             atexit.unregister(self.remove)
 
 
-def free_port() -> int:
+def free_port(highest: int = 65535) -> int:
     """Free a moment ago: whoever uses it must be ready to try another."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port <= highest:
+            return port
 
 
 def wait_until(ready: Callable[[], bool], process: KeptProcess, log: Path) -> None:

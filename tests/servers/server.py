@@ -17,6 +17,7 @@ class Server(ABC):
     """What the name of its folder begins with."""
     farewell: signal.Signals
     """What it is sent when its owner has gone."""
+    highest_port = 65535
 
     def __init__(self, installation: Installation, account: Account) -> None:
         self.installation = installation
@@ -93,7 +94,7 @@ class Server(ABC):
 
     def _start_on_a_free_port(self) -> None:
         for attempt in range(5):
-            self._port = free_port()
+            self._port = free_port(self.highest_port)
             try:
                 return self._launch()
             except ServerError as error:

@@ -165,6 +165,27 @@ async def test_a_lost_connection_is_reported_and_the_next_call_reconnects(server
         assert await store.counts() == []
 
 
+async def test_a_master_that_becomes_a_replica_is_left_for_the_one_at_its_address(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    old, new, address = tmp_path / "old", tmp_path / "new", tmp_path / "s"
+    address.symlink_to(old)
+    with (
+        RedisServer(server.installation, unixsocket=str(old)),
+        RedisServer(server.installation, unixsocket=str(new)),
+    ):
+        async with opened(f"unix://{address}") as store, opened(f"unix://{old}") as master:
+            await store.enqueue(jobs(1))
+            await ask(master, "REPLICAOF", "127.0.0.1", 1)  # of nobody who answers: it stays as it is
+            address.unlink()
+            address.symlink_to(new)
+            with pytest.raises(StoreUnavailable, match=r"is a replica, which takes no writes: connect to the master$"):
+                await store.enqueue(jobs(1))
+            assert [one.created for one in await store.enqueue(jobs(1))] == [True]
+            await ask(master, "REPLICAOF", "NO", "ONE")
+            assert len(await master.claim("default", "w", 5, LEASE)) == 1, "nothing was written to the replica"
+
+
 async def test_scripts_are_loaded_again_when_the_server_forgot_them(server: RedisServer) -> None:
     async with opened(server.url()) as store:
         await store.enqueue(jobs(2))

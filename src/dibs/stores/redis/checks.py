@@ -7,9 +7,11 @@ from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import LAYOUT
 
 OLDEST = (6, 2)
+HOPS = 5
+"""How often a cluster may send us on: while it elects a master, two nodes may name each other."""
 
 
-async def check(link: Link) -> None:
+async def check(link: Link, hops: int = HOPS) -> None:
     """Refuse a server that is too old, may forget jobs, or holds data of a newer dibs."""
     server, memory, policy, layout = await link.exchange(
         ("INFO", "server"),
@@ -26,9 +28,9 @@ async def check(link: Link) -> None:
     else:  # CONFIG is often forbidden where somebody else runs the server
         _check_policy(_field(memory, "maxmemory_policy"))
     if isinstance(layout, Exception):
-        if not await link.follow(layout):
+        if not hops or not await link.follow(layout):
             raise link.explain(layout)
-        return await check(link)
+        return await check(link, hops - 1)
     if isinstance(layout, bytes):
         _check_layout(layout)
 

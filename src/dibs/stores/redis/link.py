@@ -20,6 +20,8 @@ NO_EXTRA = "redis:// needs the redis extra: pip install 'dibs[redis]'"
 CONNECT_TIMEOUT = 5.0
 
 _CREDENTIALS = ("NOAUTH", "WRONGPASS")
+_REPLICA = "READONLY You can't write"
+_MOVING = ("ASK", "MOVED", "TRYAGAIN")
 
 
 class Link:
@@ -41,6 +43,7 @@ class Link:
         self._factory = ConnectionPool.from_url(
             options.server, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=None, **tcp
         )
+        self._home = dict(self._factory.connection_kwargs), self._where
         self._idle: list[Wire] = []
         self._free = asyncio.Semaphore(options.pool)
         self._root = b"{%s}:" % options.prefix.encode()
@@ -67,6 +70,8 @@ class Link:
         if isinstance(answer, Refusal) and await self.follow(answer):
             answer = (await self.exchange(("EVAL", script.source, 1, self._root, *args)))[0]
         if isinstance(answer, Refusal):
+            if _REPLICA in str(answer):  # at the same address another server may answer by now
+                await self.close()
             raise self.explain(answer)
         return answer
 
@@ -118,19 +123,32 @@ class Link:
         except BaseException as problem:
             await connection.disconnect(nowait=True)
             if isinstance(problem, self._errors.RedisError | OSError | TimeoutError):
-                raise self.explain(problem) from None
+                raise await self._turned_away(problem) from None
             raise
+
+    async def _turned_away(self, problem: BaseException) -> DibsError:
+        """Where a cluster had sent us, nobody answers: the next one asks at the address in the URL who has the jobs."""
+        explained = self.explain(problem)
+        known, where = self._home
+        if self._where != where:
+            self._where = where
+            self._factory.connection_kwargs.clear()
+            self._factory.connection_kwargs.update(known)
+            await self.close()
+        return explained
 
     async def follow(self, answer: Exception) -> bool:
         """Go where a cluster says that our keys are; False if it says nothing of the kind.
 
-        Nothing ran, so sending again is safe. All keys are in one slot: one node is all we need.
+        Nothing ran, so sending again is safe. All keys are in one slot: one node is all we need. ASK is not followed:
+        while a slot is on its way, some of our keys are here and some there, and a script needs all of them.
         """
-        moved = re.fullmatch(r"MOVED \d+ (.+):(\d+)", str(answer))
-        if moved is None:
+        moved = re.fullmatch(r"MOVED \d+ (.*):(\d+)", str(answer))
+        known = self._factory.connection_kwargs
+        if moved is None or "path" in known:
             return False
-        host, port = moved[1], int(moved[2])
-        self._factory.connection_kwargs.update(host=host, port=port)
+        host, port = moved[1] or known.get("host", "localhost"), int(moved[2])  # no host: the one that answered
+        known.update(host=host, port=port)
         self._where = f"{host}:{port}"
         await self.close()
         return True
@@ -153,6 +171,14 @@ class Link:
         if "when used memory >" in text:
             return StoreUnavailable(
                 f"the Redis server at {self._where} has reached maxmemory: prune jobs or give it more"
+            )
+        if _REPLICA in text:
+            return StoreUnavailable(
+                f"the Redis server at {self._where} is a replica, which takes no writes: connect to the master"
+            )
+        if kind in _MOVING:
+            return StoreUnavailable(
+                f"the Redis cluster at {self._where} is moving the jobs to another node: wait until that is done"
             )
         if isinstance(problem, Refusal | errors.ResponseError):
             said = text.removeprefix("ERR ")[:200]

@@ -170,7 +170,9 @@ class WatchClaim:
         for answer in answers:
             if isinstance(answer, Exception):
                 await wire.ask(("DISCARD",), ("UNWATCH",))
-                raise self._link.explain(answer)
+                explained = self._link.explain(answer)
+                await self._link.follow(answer)  # the next claim asks there
+                raise explained
         return answers
 
     # --- looking --------------------------------------------------------------------------------
