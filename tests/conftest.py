@@ -192,6 +192,8 @@ def _not_run_here() -> Iterator[str]:
         yield f"Redis 7 or newer, and Valkey: only {_names(REDIS_LABELS)} found"
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
         yield "a browser: no chromium found"
+    if shutil.which("openssl") is None:
+        yield "TLS: no openssl found to make certificates with"
     if os.environ.get("DIBS_FAULTS") != "full":
         yield "crash and race tests at full size: make faults"
 

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
 from dibs.errors import ConfigurationError, DibsError, Refused, SchemaError, StoreUnavailable
 from dibs.stores.postgres.options import Options
 from dibs.stores.postgres.pool import Pool
+from dibs.stores.tls import failed_check, untrusted
 
 CONNECT_TIMEOUT = 10.0
 
@@ -39,6 +41,7 @@ _BAD_URL = (
     asyncpg.CantChangeRuntimeParamError,
     asyncpg.InvalidParameterValueError,
 )
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError)
 
 
@@ -68,10 +71,9 @@ def translate(problem: BaseException, url: str) -> DibsError | None:
             return Refused(_line(problem) if known else f"PostgreSQL refused the job: {_line(problem)}")
         case _ if isinstance(problem, _NO_SCHEMA):
             return SchemaError(f"{place(url)} has no current dibs schema: run dibs migrate up, or add ?migrate=auto")
-        case _ if isinstance(problem, _GONE):
-            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot be reached: {_line(problem)}")
-        case _ if isinstance(problem, _NOT_NOW):
-            return StoreUnavailable(f"PostgreSQL at {place(url)} cannot do that now: {_line(problem)}")
+        case _ if isinstance(problem, _GONE + _NOT_NOW):
+            trouble = "cannot be reached" if isinstance(problem, _GONE) else "cannot do that now"
+            return StoreUnavailable(f"PostgreSQL at {place(url)} {trouble}: {_line(problem)}")
     return None
 
 
@@ -104,10 +106,25 @@ async def _connecting(url: str) -> AsyncIterator[None]:
     async with speaking_dibs(url):
         try:
             yield
-        except _BAD_URL as problem:
-            ours = ", ".join(Options.__struct_fields__)
-            message = f"bad postgresql:// URL: {_line(problem)} (the options of dibs are {ours})"
-            raise ConfigurationError(message) from None
+        except (*_BAD_URL, OSError) as problem:
+            misled = _misled(problem, url)
+            if misled is None:
+                raise
+            raise misled from None
+
+
+def _misled(problem: BaseException, url: str) -> ConfigurationError | None:
+    """What is wrong with the URL, if that is why there is no connection."""
+    if (refusal := failed_check(problem)) is not None:
+        return untrusted(refusal, f"PostgreSQL at {place(url)}", "sslrootcert= in the URL")
+    if isinstance(problem, OSError):
+        named = ((name, file) for name, file in parse_qsl(urlsplit(url).query) if name in _FILES)
+        for name, file in named:
+            if not Path(file).is_file():
+                return ConfigurationError(f"there is no file {file!r}: correct {name} in the postgresql:// URL")
+        return None
+    ours = ", ".join(Options.__struct_fields__)
+    return ConfigurationError(f"bad postgresql:// URL: {_line(problem)} (the options of dibs are {ours})")
 
 
 async def connect_pool(url: str, options: Options) -> Pool:

@@ -14,6 +14,7 @@ from dibs.errors import ConfigurationError, DibsError, StoreUnavailable
 from dibs.stores.redis.options import Options
 from dibs.stores.redis.scripts import Script
 from dibs.stores.redis.wire import Command, Refusal, Wire
+from dibs.stores.tls import failed_check, untrusted
 
 NO_EXTRA = "redis:// needs the redis extra: pip install 'dibs[redis]'"
 
@@ -183,6 +184,8 @@ class Link:
         if isinstance(problem, Refusal | errors.ResponseError):
             said = text.removeprefix("ERR ")[:200]
             return StoreUnavailable(f"the Redis server at {self._where} refused: {said}")
+        if (refusal := failed_check(problem)) is not None:
+            return untrusted(refusal, f"the Redis server at {self._where}", "SSL_CERT_FILE")
         reason = "no answer in time" if isinstance(problem, TimeoutError) else type(problem).__name__
         if isinstance(problem, errors.ConnectionError | OSError):
             reason = _reason(problem)
