@@ -13,7 +13,7 @@ from dibs.testing.labs.redis import RedisLab
 from dibs.testing.labs.sqlite import SQLiteLab
 from dibs.testing.plugin import LabFactory
 from tests.conftest import EVERYTHING, POSTGRES_LABELS, REDIS_LABELS, addresses, redis_numbers
-from tests.servers import PostgresAddress, RedisAddress
+from tests.servers import PgBouncer, PostgresAddress, RedisAddress, find_pgbouncer
 
 
 def pytest_dibs_labs(config: pytest.Config) -> dict[str, LabFactory]:
@@ -23,6 +23,8 @@ def pytest_dibs_labs(config: pytest.Config) -> dict[str, LabFactory]:
         offered[label] = partial(_postgres, config, label, "single", newest)
         if newest or EVERYTHING:
             offered[f"{label}-two-phase"] = partial(_postgres, config, label, "two-phase", False)
+        if EVERYTHING and find_pgbouncer():
+            offered[f"{label}-pooler"] = partial(_pooled, config, label)
     for label in REDIS_LABELS:
         newest = label == REDIS_LABELS[-1]
         offered[label] = partial(_redis, config, label, "script", newest)
@@ -42,6 +44,33 @@ def _postgres(config: pytest.Config, label: str, claim: str, at_length: bool) ->
     lab = PostgresLab(_database(config, label), claim)
     lab.at_length = at_length
     return lab
+
+
+class _PooledLab(PostgresLab):
+    """The stores go through a pooler; the lab itself, which sets the clock, goes straight to the server."""
+
+    def __init__(self, url: str, pooled: str) -> None:
+        super().__init__(f"{pooled}?pooler=transaction")
+        self._database = url
+
+
+def _pooled(config: pytest.Config, label: str) -> Lab:
+    url = _database(config, label)
+    lab = _PooledLab(url, _pooler(config, label).url(url.rpartition("/")[2]))
+    lab.at_length = False
+    return lab
+
+
+@cache
+def _pooler(config: pytest.Config, label: str) -> PgBouncer:
+    """One for each test process."""
+    installed, server = find_pgbouncer(), addresses(config).address(label)
+    assert installed is not None
+    assert isinstance(server, PostgresAddress)
+    pooler = PgBouncer(installed, server)
+    pooler.start()
+    config.add_cleanup(pooler.stop)
+    return pooler
 
 
 @cache

@@ -11,6 +11,7 @@ that started it, however that process ends.
 
 from tests.servers.find import Installation, find_postgres, find_redis
 from tests.servers.fleet import Fleet, FleetClient, FleetService, choose
+from tests.servers.pgbouncer import PgBouncer, find_pgbouncer
 from tests.servers.postgres import PostgresAddress, PostgresServer
 from tests.servers.process import ServerError
 from tests.servers.redis import RedisAddress, RedisServer
@@ -20,12 +21,14 @@ __all__ = [
     "FleetClient",
     "FleetService",
     "Installation",
+    "PgBouncer",
     "PostgresAddress",
     "PostgresServer",
     "RedisAddress",
     "RedisServer",
     "ServerError",
     "choose",
+    "find_pgbouncer",
     "find_postgres",
     "find_redis",
 ]

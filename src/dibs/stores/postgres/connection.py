@@ -41,6 +41,9 @@ _BAD_URL = (
     asyncpg.CantChangeRuntimeParamError,
     asyncpg.InvalidParameterValueError,
 )
+# A pooler lent us a server connection on which somebody else has prepared statements, or on which ours are missing.
+_POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+_UNKNOWN_TO_POOLERS = "unsupported startup parameter"
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _NO_SCHEMA = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError)
 
@@ -69,6 +72,8 @@ def translate(problem: BaseException, url: str) -> DibsError | None:
         case asyncpg.CheckViolationError() | asyncpg.NumericValueOutOfRangeError() | asyncpg.UniqueViolationError():
             known = isinstance(problem, asyncpg.UniqueViolationError)  # raised by dibs.start_flow, in words of dibs
             return Refused(_line(problem) if known else f"PostgreSQL refused the job: {_line(problem)}")
+        case _ if isinstance(problem, _POOLED) or _UNKNOWN_TO_POOLERS in str(problem):
+            return ConfigurationError(f"there is a pooler at {place(url)}: add pooler=transaction to the URL")
         case _ if isinstance(problem, _NO_SCHEMA):
             return SchemaError(f"{place(url)} has no current dibs schema: run dibs migrate up, or add ?migrate=auto")
         case _ if isinstance(problem, _GONE + _NOT_NOW):
