@@ -17,6 +17,7 @@ from dibs.job import NewJob
 from dibs.outcome import Succeeded, Verdict
 from dibs.store import Store
 from dibs.stores import open_store
+from dibs.stores.tls import untrusted
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.unit.postgres import migrated
 
@@ -27,13 +28,14 @@ PATIENCE = timedelta(seconds=10)
 
 
 class Papers:
-    """A certificate for `localhost`, its key, and the CA that signed it."""
+    """A certificate for `localhost`, its key, and the CA that signed it. Python 3.13 wants to see what a CA may do."""
 
     def __init__(self, folder: Path) -> None:
         self.ca, self._folder = folder / "ca.pem", folder
-        self._openssl("req -x509 -nodes -newkey rsa:2048 -days 2 -subj /CN=ca -keyout ca.key -out ca.pem")
+        may = "-addext keyUsage=critical,keyCertSign"
+        self._openssl(f"req -x509 -nodes -newkey rsa:2048 -days 2 -subj /CN=ca {may} -keyout ca.key -out ca.pem")
         self._openssl("req -nodes -newkey rsa:2048 -subj /CN=server -keyout key.pem -out request.pem")
-        (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+        (folder / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
         signed = (
             "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem"
         )
@@ -147,6 +149,22 @@ async def test_redis_is_trusted_if_ssl_cert_file_says_so(
 async def test_a_redis_that_nobody_vouches_for_is_refused(redis: str) -> None:
     advice = "name the file with the certificate of its CA in SSL_CERT_FILE$"
     await _refuses(redis, rf"^the certificate of the Redis server at localhost:\d+ is not good \(.*\): {advice}")
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "advice"),
+    [
+        (10, "certificate has expired", "have a new one made"),
+        (18, "self-signed certificate", "name the file with the certificate of its CA in HERE"),
+        (62, "Hostname mismatch.", "write its name in the URL as it stands in the certificate"),
+        (92, "CA cert does not include key usage extension", "have a new one made"),
+    ],
+)
+def test_each_refusal_has_its_advice(code: int, why: str, advice: str) -> None:
+    refusal = ssl.SSLCertVerificationError()
+    refusal.verify_code, refusal.verify_message = code, why
+    said = str(untrusted(refusal, "the server", "HERE"))
+    assert said == f"the certificate of the server is not good ({why.rstrip('.')}): {advice}"
 
 
 @pytest.mark.parametrize("mode", ["sslmode=require", "sslmode=verify-full&sslrootcert={ca}"])

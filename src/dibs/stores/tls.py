@@ -5,7 +5,7 @@ import ssl
 from dibs.errors import ConfigurationError
 
 # OpenSSL's numbers (X509_V_ERR_…): Python has no names for them.
-_WRONG_TIME = (9, 10)
+_UNKNOWN_CA = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
 
 
@@ -21,10 +21,10 @@ def untrusted(refusal: ssl.SSLCertVerificationError, server: str, authority: str
     """The error for a server whose certificate was refused; ``authority`` is where its CA's certificate is named."""
     if refusal.verify_code in _WRONG_NAME:
         advice = "write its name in the URL as it stands in the certificate"
-    elif refusal.verify_code in _WRONG_TIME:
-        advice = "give the server a new one, and look at the clock here"
-    else:
+    elif refusal.verify_code in _UNKNOWN_CA:
         advice = f"name the file with the certificate of its CA in {authority}"
+    else:  # expired, revoked, or without what Python asks of one
+        advice = "have a new one made"
     return ConfigurationError(
         f"the certificate of {server} is not good ({refusal.verify_message.rstrip('.')}): {advice}"
     )
