@@ -355,10 +355,10 @@ async def test_a_claim_whose_answer_got_lost_comes_back_by_its_lease(newest: str
         assert (claim.id, claim.epoch, claim.attempt) == (job.id, 2, 2)
 
 
-@pytest.mark.parametrize("keys", [[None], [None, "k"]], ids=["a plain one", "several"])
+@pytest.mark.parametrize("keys", [[None], [None, None], [None, "k"]], ids=["a plain one", "alike", "several"])
 async def test_an_enqueue_whose_answer_got_lost_can_be_sent_again(newest: str, keys: list[str | None]) -> None:
     async with behind_a_proxy(newest) as (proxy, store):
-        await store.enqueue(jobs(len(keys), queue="other"))  # from now on one round trip
+        await store.enqueue([NewJob(task="t", queue="other", key=key) for key in keys])  # from now on one round trip
         await until(lambda: _flushed(store))
         proxy.swallow, again = True, [NewJob(task="t", key=key) for key in keys]
         with pytest.raises(StoreUnavailable):

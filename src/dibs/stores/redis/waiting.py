@@ -83,6 +83,7 @@ class Waiting:
                     self._offers.wire = wire
                     await wire.lost
                 finally:
+                    self._offers.wire = None
                     await wire.close()
             await asyncio.sleep(_POLL)
 
