@@ -185,10 +185,14 @@ def _not_run_here() -> Iterator[str]:
         for older, way in ((POSTGRES_LABELS[:-1], "two-phase"), (REDIS_LABELS[:-1], "watch")):
             if older:
                 yield f"claims by {way} on {_names(older)}: DIBS_SERVERS=all runs the contract on them, too"
+    if shutil.which("openssl") is None:
+        yield "servers behind TLS: no openssl found"
     if find_pgbouncer() is None:
         yield "a pooler in front of PostgreSQL: no pgbouncer found"
     elif not EVERYTHING:
         yield "the contract through pgbouncer: DIBS_SERVERS=all runs it"
+    if not EVERYTHING and REDIS_LABELS[:-1]:
+        yield f"a cluster of {_names(REDIS_LABELS[:-1])}: DIBS_SERVERS=all runs it"
     if len(POSTGRES_LABELS) < 2:
         yield f"a second PostgreSQL version: only {_names(POSTGRES_LABELS)} found"
     if not any(label.startswith("redis-") for label in REDIS_LABELS):

@@ -14,7 +14,7 @@ from dibs.outcome import Succeeded, Verdict
 from dibs.stores.redis import RedisStore
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.options import parse
-from tests.conftest import REDIS_LABELS
+from tests.conftest import EVERYTHING, REDIS_LABELS
 from tests.servers import RedisServer, find_redis
 
 LEASE = timedelta(minutes=1)
@@ -94,7 +94,7 @@ class Cluster:
             await link.close()
 
 
-@pytest.fixture(params=REDIS_LABELS)
+@pytest.fixture(params=REDIS_LABELS if EVERYTHING else REDIS_LABELS[-1:])
 def nodes(request: pytest.FixtureRequest) -> Iterator[list[Node]]:
     [found] = [one for one in find_redis() if one.label == request.param]
     with ExitStack() as running:
