@@ -144,3 +144,22 @@ async def test_a_wait_that_is_cancelled_leaves_the_store_usable(
 async def test_a_wait_ends_empty_after_its_time(stores: tuple[RedisStore, RedisStore]) -> None:
     assert await stores[0].wait(["q"], timedelta(milliseconds=50)) == frozenset()
     assert await stores[0].wait([], timedelta(milliseconds=10)) == frozenset()
+
+
+async def test_who_may_not_listen_looks_by_itself_and_tries_again(
+    stores: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting_module, "_POLL", 0.01)
+    here, there = stores
+    await there._link.exchange(("ACL", "SETUSER", "default", "resetchannels"), ("CONFIG", "RESETSTAT"))
+    waiting = asyncio.create_task(here.wait(["q"], LONG))
+    while True:
+        [told] = await there._link.exchange(("INFO", "commandstats"))
+        tries = re.search(rb"cmdstat_subscribe:.*rejected_calls=(\d+)", told)
+        if tries and int(tries[1]) >= 2:
+            break
+        await asyncio.sleep(0.005)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -49,6 +49,8 @@ class Wire(asyncio.Protocol):
         assert writer is not None, "redis-py has connected"
         wire = cls(connection, writer.transport)
         writer.transport.set_protocol(wire)
+        if writer.transport.is_closing():  # nobody would tell us any more
+            raise ConnectionResetError
         return wire
 
     async def close(self) -> None:
@@ -78,7 +80,7 @@ class Wire(asyncio.Protocol):
             self._asked, self._answers = None, []
 
     def listen(self, command: Command, hear: Callable[[Any], None]) -> None:
-        """Send a command that the server answers again and again, each time to ``hear``; there is no way back."""
+        """Send a command that the server answers again and again, each time to ``hear``; a refusal ends the wire."""
         self._hear = hear
         self.send(command)
 
@@ -94,7 +96,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
-        take = self._hear or self._answers.append
+        take = self._answers.append if self._hear is None else self._pass_on
         try:
             while (answer := self._reader.gets()) is not False:  # nothing in RESP2 is read as False
                 take(answer)
@@ -102,6 +104,12 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
         if self._asked is not None and len(self._answers) == self._wanted and not self._asked.done():
             self._asked.set_result(self._answers)
+
+    def _pass_on(self, answer: Any) -> None:
+        if self._hear is None or isinstance(answer, Refusal):
+            self._transport.abort()
+        else:
+            self._hear(answer)
 
     def connection_lost(self, problem: Exception | None) -> None:
         self._fail(problem or ConnectionResetError())
