@@ -343,11 +343,12 @@ class Offer(msgspec.Struct, frozen=True):
 class Offering(Store, Protocol):
     """A store in which whoever brings a job can claim it for whoever waits. Others do without."""
 
-    async def offer(self, queues: Sequence[str], offer: Offer) -> None:
+    async def offer(self, queues: Sequence[str], offer: Offer) -> bool:
         """Leave an offer, while a ``wait`` for these queues goes on; it stands in place of the worker's last one.
 
-        It is over when a claim was made by it, or the worker claims for itself. A claim that gets lost on its way comes
-        back when its lease expires, as always.
+        False if none was left, because nobody would claim by it: then the ``wait`` has to do. It is over when a claim
+        was made by it, or the worker claims for itself. A claim that gets lost on its way comes back when its lease
+        expires, as always.
         """
 
     async def retract(self, worker: str) -> bool:

@@ -1,5 +1,6 @@
 """What a role may do that was allowed one purpose and nothing else, and that it cannot get more by a trick."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
 from uuid import uuid4
@@ -10,9 +11,11 @@ import pytest
 from dibs.errors import ConfigurationError
 from dibs.job import Filter, NewJob
 from dibs.outcome import Pulse, Succeeded, Verdict
+from dibs.store import Offer
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresAddress
 from tests.unit.postgres import LEASE, NEWEST, as_role, connected, migrated, needs_postgres, opened
+from tests.unit.working import until
 
 pytestmark = needs_postgres
 
@@ -58,6 +61,9 @@ async def test_a_producer_can_enqueue_and_look_up_but_not_work(allowed: RoleFact
             "settle_one(dibs.new_id(), 1, 'w')",
             "sweep()",
             "kept('{colour}')",
+            "attend()",
+            "offer('w', 1, '{q}', '1 minute')",
+            "retract('w')",
             "keep('colour', '{sky}', '{null}')",
             "find()",
             "cancel('{\"everything\": true}')",
@@ -90,6 +96,26 @@ async def test_a_worker_can_work_but_not_operate(allowed: RoleFactory) -> None:
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await role.execute(f"select dibs.{forbidden}")
+
+
+async def test_a_worker_can_offer_and_a_producer_claim_for_it_by_enqueueing(
+    allowed: RoleFactory, role_name: str
+) -> None:
+    url, came = await allowed("worker"), []
+    producer = f"{role_name}_p"
+    async with connected(url.replace(f"{role_name}@", "postgres@")) as owner, opened(url) as store:
+        await owner.execute(f"create role {producer} login")
+        try:
+            await owner.execute("select dibs.allow($1, 'producer')", producer)
+            waiting = asyncio.create_task(store.wait(["q"], timedelta(seconds=20)))
+            offer = Offer("w", LEASE, None, lambda claim, asked_at: came.append(claim), timedelta(seconds=20))
+            await until(lambda: store.offer(["q"], offer))
+            async with opened(url.replace(f"{role_name}@", f"{producer}@")) as theirs:
+                await theirs.enqueue([NewJob(task="t", queue="q")])
+            await until(lambda: came)
+            waiting.cancel()
+        finally:
+            await owner.execute(f"drop owned by {producer}; drop role {producer}")
 
 
 async def test_an_operator_can_call_every_verb(allowed: RoleFactory) -> None:

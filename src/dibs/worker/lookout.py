@@ -151,8 +151,9 @@ class Lookout:
 
     async def _leave(self, store: Offering, offer: Offer) -> None:
         try:
-            await store.offer(list(self._lanes), offer)
-            if self._offered is not offer:  # we were called meanwhile, and our claim may have come before it
+            if not await store.offer(list(self._lanes), offer):
+                self._offered = None
+            elif self._offered is not offer:  # we were called meanwhile, and our claim may have come before it
                 await store.retract(offer.worker)
         except Exception:  # the wait, too, will say so
             self._offered = None

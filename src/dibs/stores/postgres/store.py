@@ -37,11 +37,12 @@ from dibs.job import (
 from dibs.keepable import keepable
 from dibs.limits import Admitted, Limits, Settled
 from dibs.outcome import Pulse, Verdict
-from dibs.store import CHUNK
+from dibs.store import CHUNK, Offer
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.postgres import rows, schema
 from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs, translate
 from dibs.stores.postgres.flows import FlowVerbs, steps_json
+from dibs.stores.postgres.offers import Offers
 from dibs.stores.postgres.options import split
 from dibs.stores.postgres.places import Places
 from dibs.stores.postgres.pool import Pool
@@ -51,7 +52,7 @@ from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 _ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _ENQUEUE_ALIKE = "select dibs.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8)"
-_ENQUEUE_PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8)"
+_ENQUEUE_PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8, $8)"
 _CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"  # noqa: S608  # constants
 _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
 _TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"  # noqa: S608
@@ -74,7 +75,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._limits = Limits(max_bytes=self._options.max_bytes)
         self._places = Places(self._options.look_every)
         self._waker = Waker(self._wake)
-        self._listener = Listener(self._connect_listener, self._due)
+        self._offers = Offers(self._fetch)
+        self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up)
         self._pool: Any = None
         self._taken = 0  # jobs claimed here since the last sweep
         self._opening = asyncio.Lock()
@@ -107,6 +109,14 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         return await self._listener.wait(queues, timeout, worker)
+
+    async def offer(self, queues: Sequence[str], offer: Offer) -> bool:
+        async with speaking_dibs(self._url):
+            listener = await self._listener.attend()
+        return listener is not None and await self._offers.make(listener, queues, offer)
+
+    async def retract(self, worker: str) -> bool:
+        return await self._offers.retract(worker)
 
     async def _connect_listener(self, heard: Heard) -> Any:
         if self._options.pooler == "transaction":
@@ -191,10 +201,13 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         if self._taken >= SWEEP_AFTER:
             self._taken = 0
             await self._fetch("select dibs.sweep(0)")
-        if self._options.claim == "two-phase":
-            claims = await self._claim_in_two_phases(queue, worker, limit, lease, known)
+        claiming = self._claim_in_two_phases if self._options.claim == "two-phase" else self._claim_at_once
+        if self._offers.stands(worker):
+            claims, _ = await asyncio.gather(
+                claiming(queue, worker, limit, lease, known), self._offers.take_back(worker)
+            )
         else:
-            claims = await self._claim_at_once(queue, worker, limit, lease, known)
+            claims = await claiming(queue, worker, limit, lease, known)
         self._taken += len(claims)
         return claims
 

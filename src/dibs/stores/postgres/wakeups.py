@@ -14,6 +14,8 @@ CHANNEL = "dibs"
 """Its payload is the name of a queue that may have due work."""
 ASKED = "dibs_asked"
 """Its payload is the name of a worker of whose claims one is to end."""
+HAND = "dibs_hand_{}"
+"""Its payload is a claim for a worker of this process, which is the one with that number of the connection."""
 CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
@@ -71,11 +73,17 @@ class Listener:
     """The receiving side: one connection that listens, any number of waiters."""
 
     def __init__(
-        self, connect: Callable[[Heard], Awaitable[Any]], probe: Callable[[Sequence[str]], Awaitable[set[str]]]
+        self,
+        connect: Callable[[Heard], Awaitable[Any]],
+        probe: Callable[[Sequence[str]], Awaitable[set[str]]],
+        handed: Callable[[str], None],
     ) -> None:
         self._connect = connect
         self._probe = probe
+        self._handed = handed
         self._connection: Any = None
+        self._number: int | None = None
+        """That claims may be sent to; None: nobody asked for it since the connection was made."""
         self._lock = asyncio.Lock()
         self._waiters: set[_Waiter] = set()
         # Each worker that has waited here, and whether one of its claims may have been asked to end since it was told.
@@ -120,7 +128,20 @@ class Listener:
                 # What was said while nobody listened is not known.
                 self._asked = dict.fromkeys(self._asked, True)
             with suppress(StoreUnavailable):
+                self._number = None
                 self._connection = await self._connect(self._heard)
+
+    async def attend(self) -> int | None:
+        """The number of the connection that listens, by which claims reach it; None where there is none."""
+        async with self._lock:
+            connection = self._connection
+            if connection is None or connection.is_closed():
+                return None
+            if self._number is None:
+                number = await connection.fetchval("select dibs.attend()")
+                await connection.add_listener(HAND.format(number), self._heard)
+                self._number = number
+            return self._number
 
     def _heard(self, connection: object, pid: int, channel: str, name: object) -> None:
         if channel == ASKED:
@@ -129,6 +150,8 @@ class Listener:
             for waiter in self._waiters:
                 if waiter.worker == name:
                     waiter.woken.put_nowait(None)
+        elif channel != CHANNEL:
+            self._handed(str(name))
         else:
             for waiter in self._waiters:
                 if name in waiter.queues:

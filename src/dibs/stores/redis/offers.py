@@ -1,12 +1,10 @@
 """Offers: what a worker that waits would claim. Whoever brings a job makes that claim and sends it: ``hand.lua``."""
 
-import time
 from collections.abc import Sequence
-from datetime import timedelta
 
-from dibs.clock import span_micros, to_micros
-from dibs.job import Claim
+from dibs.clock import from_micros, span_micros
 from dibs.store import Offer
+from dibs.stores.reckoning import Reckoning
 from dibs.stores.redis import values
 from dibs.stores.redis.link import Link
 from dibs.stores.redis.scripts import Script
@@ -24,8 +22,7 @@ class Offers:
         self._script = offer
         self._queues: dict[str, Sequence[str]] = {}
         """Those that each worker offered to take a job from."""
-        self._made: tuple[float, int | None] | None = None
-        """When one was last sent, by our monotonic clock, and what the server's clock said to it; None: nothing yet."""
+        self._reckoning = Reckoning()
         self.channels: dict[bytes, Offer] = {}
         """Of each worker, with the last offer that it made: a claim may come late."""
         self.wire: Wire | None = None
@@ -38,9 +35,10 @@ class Offers:
             self.wire.send(("SUBSCRIBE", channel))
         self.channels[channel], self._queues[offer.worker] = offer, queues
         tasks = b"" if offer.tasks is None else values.pack(tuple(offer.tasks))
-        spans, sent_at = (span_micros(offer.lease), tasks, span_micros(offer.good_for)), time.monotonic()
-        self._made = self._made or (sent_at, None)
-        self._made = sent_at, int(await self._link.call(self._script, offer.worker, *spans, *queues))
+        about = offer.worker, span_micros(offer.lease), tasks, span_micros(offer.good_for)
+        sent_at = self._reckoning.sent()
+        moment = int(await self._link.call(self._script, *about, *queues))
+        self._reckoning.answered(sent_at, from_micros(moment))
 
     async def retract(self, worker: str) -> bool:
         """See ``Offering.retract``."""
@@ -55,13 +53,4 @@ class Offers:
         offer, record_at = self.channels[channel], _ID + _LENGTH
         body_at = record_at + int(message[_ID:record_at], 16)
         [claim] = values.to_claims((message[:_ID], message[record_at:body_at], message[body_at:]), ())
-        offer.take(claim, self._not_before(claim, offer.lease))
-
-    def _not_before(self, claim: Claim, lease: timedelta) -> float:
-        """When a claim that somebody made for us was not yet made. By the server's clock, it says so itself."""
-        assert self._made is not None, "nobody claims for those who offered nothing"
-        sent_at, moment = self._made
-        if moment is None:
-            return sent_at
-        made_at = to_micros(claim.locked_until - lease)
-        return min(time.monotonic(), sent_at + (made_at - moment) / 1_000_000)
+        offer.take(claim, self._reckoning.not_before(claim, offer.lease))

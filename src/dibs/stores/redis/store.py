@@ -91,9 +91,11 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         return await self._waiting.wait(queues, timeout, worker)
 
-    async def offer(self, queues: Sequence[str], offer: Offer) -> None:
-        if self._watch is None:  # where no script claims, none does so for others
-            await self._offers.make(queues, offer)
+    async def offer(self, queues: Sequence[str], offer: Offer) -> bool:
+        if self._watch is not None:
+            return False  # where no script claims, none does so for others
+        await self._offers.make(queues, offer)
+        return True
 
     async def retract(self, worker: str) -> bool:
         return await self._offers.retract(worker)

@@ -25,7 +25,7 @@ delete from dibs.fake_clock; delete from dibs.job; delete from dibs.finished; de
 delete from dibs.worker; delete from dibs.flow; delete from dibs.need;
 delete from dibs.kept_value; delete from dibs.key_window;
 delete from dibs.scope; delete from dibs.bucket; delete from dibs.slot; delete from dibs.passed;
-delete from dibs.taken;
+delete from dibs.taken; delete from dibs.offered;
 """
 
 

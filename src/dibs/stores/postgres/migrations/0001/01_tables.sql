@@ -104,6 +104,17 @@ alter table dibs.taken alter column jobs set storage external; -- there is nothi
 -- Serves dibs.unswept.
 create index taken_claimed_in on dibs.taken (claimed_in);
 
+-- What workers that wait would claim: one row a worker, open until it is taken up. Not logged: after a crash nobody waits. An
+-- offer that is left, taken up or taken back is a HOT update.
+create unlogged table dibs.offered (
+    worker text collate "C" primary key,
+    listener integer not null,             -- the connection that hears of the claim; see dibs.attend
+    queues text[] collate "C" not null,
+    tasks text[] collate "C",              -- those that the worker knows; null: all
+    lease interval not null,
+    open_until timestamptz
+) with (fillfactor = 50);
+
 -- One row: what the last sweep saw, and itself. What was written before by transactions that it saw the end of is gone, so
 -- nobody has to read past what is left of it in the table while an old snapshot keeps it there. The row is the lock of sweeps.
 create table dibs.swept (

@@ -1,5 +1,6 @@
 -- Drops up to `max_jobs` finished jobs that are older than they are kept, null for ever, the longest finished first,
--- and forgets workers that were not seen for a day, and what is no longer used of limits and keys; see Store.prune.
+-- and forgets workers that were not seen for a day, offers of those that are gone, and what is no longer used of limits and
+-- keys; see Store.prune.
 create function dibs.prune(
     succeeded interval default '7 days', failed interval default '30 days', cancelled interval default '7 days',
     max_jobs integer default 1000
@@ -40,6 +41,7 @@ begin
         );
     delete from dibs.key_window where key_window.until <= moment;
     perform dibs.forget_limits(moment);
+    perform dibs.forget_offers();
     return touched;
 end
 $$;

@@ -10,7 +10,7 @@ declare
     ];
     working constant text[] := array[
         'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'sweep', 'prune', 'make_days',
-        'due', 'claim_next_step', 'complete_step', 'fail_step', 'extend_step',
+        'due', 'attend', 'offer', 'retract', 'claim_next_step', 'complete_step', 'fail_step', 'extend_step',
         'keep', 'kept'
     ];
     operating constant text[] := array[

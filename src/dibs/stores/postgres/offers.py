@@ -1,0 +1,91 @@
+"""Offers: what a worker that waits would claim. ``dibs.enqueue_plain`` makes that claim, and ``dibs.hand`` sends it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from dibs.errors import StoreUnavailable
+from dibs.job import Claim
+from dibs.store import Offer
+from dibs.stores.reckoning import Reckoning
+
+_OFFER = "select dibs.offer($1, $2, $3, $4, $5, $6)"
+_RETRACT = "select dibs.retract($1)"
+_handed = msgspec.json.Decoder(
+    tuple[str, str, UUID, str, dict[str, Any], int, datetime, int, datetime, dict[str, Any]]
+).decode
+"""What ``dibs.hand`` sends."""
+
+
+class Offers:
+    """Each worker has one at a time. Its claims come to the connection that listens."""
+
+    def __init__(self, fetch: Callable[..., Awaitable[list[Any]]]) -> None:
+        self._fetch = fetch
+        self._last: dict[str, Offer] = {}
+        """The last one of each worker: a claim may come late."""
+        self._open: set[str] = set()
+        """Workers whose offer stands, as far as we know."""
+        self._reckoning = Reckoning()
+
+    async def make(self, listener: int, queues: Sequence[str], offer: Offer) -> bool:
+        """See ``Offering.offer``; ``listener`` is the number of the connection that listens."""
+        self._last[offer.worker] = offer
+        self._open.add(offer.worker)
+        tasks = None if offer.tasks is None else list(offer.tasks)
+        sent_at = self._reckoning.sent()
+        about = offer.worker, listener, list(queues), offer.lease, tasks, offer.good_for
+        [[moment]] = await self._fetch(_OFFER, *about)
+        if moment is None:
+            self._open.discard(offer.worker)
+            return False
+        self._reckoning.answered(sent_at, moment)
+        return True
+
+    async def retract(self, worker: str) -> bool:
+        """See ``Offering.retract``."""
+        self._open.discard(worker)
+        [[stood]] = await self._fetch(_RETRACT, worker)
+        return bool(stood)
+
+    def stands(self, worker: str) -> bool:
+        """Whether there is something to take back."""
+        return worker in self._open
+
+    async def take_back(self, worker: str) -> None:
+        """Before the worker claims for itself. Where that fails, the claim will say so."""
+        with suppress(StoreUnavailable):
+            await self.retract(worker)
+
+    def taken_up(self, message: str) -> None:
+        """A claim has come."""
+        worker, queue, id_, task, args, priority, moment, most, until, meta = _handed(message)
+        offer = self._last.get(worker)
+        if offer is None:
+            return  # somebody had the number of our connection before: its lease brings the job back
+        self._open.discard(worker)
+        run_at, locked_until = moment.astimezone(UTC), until.astimezone(UTC)
+        claim = Claim(
+            id_,
+            1,
+            worker,
+            queue,
+            task,
+            args,
+            priority,
+            run_at,
+            run_at,
+            1,
+            most,
+            locked_until,
+            None,
+            None,
+            None,
+            meta,
+            {},
+        )
+        offer.take(claim, self._reckoning.not_before(claim, offer.lease))
