@@ -8,10 +8,12 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from dibs.errors import StoreUnavailable
 from dibs.job import NewJob, Retention, State
 from dibs.outcome import Succeeded, Verdict
 from dibs.scope import Limit, Scope
 from dibs.store import Offer
+from dibs.stores.postgres import wakeups
 from dibs.stores.postgres.transaction import enqueue_in_async
 from tests.conftest import DatabaseFactory
 from tests.unit.offering import LEASE, LONG, PostgresHouse, Waiting, is_queued, job
@@ -249,6 +251,21 @@ async def test_a_connection_that_was_lost_and_made_again_is_sent_claims_again(ho
         assert here.store._listener._number != first  # type: ignore[attr-defined]
         await there.enqueue([job()])
         await until(lambda: here.came)
+
+
+async def test_a_server_that_does_not_say_who_listens_holds_up_no_wait(
+    house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "ATTEND", 0.05)
+    async with house.waits() as here, connected(house.url) as sql:
+        await sql.execute(_SILENT)
+        with pytest.raises(StoreUnavailable):
+            await here.left()
+        await there.enqueue([new := job()])
+        assert await _called_for(here, there, new), "by looking, or on another connection"
+
+
+_SILENT = "create or replace function dibs.attend() returns integer as 'select 1 from pg_sleep(60)' language sql"
 
 
 def _has_another(store: Any, first: int) -> bool:

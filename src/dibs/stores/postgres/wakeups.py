@@ -18,6 +18,8 @@ HAND = "dibs_hand_{}"
 """Its payload is a claim for a worker of this process, which is the one with that number of the connection."""
 CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
+ATTEND = 5.0
+"""Seconds that a server has to say who we are: others wait meanwhile."""
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
 GAP = 0.005
 BURST = 10
@@ -134,14 +136,21 @@ class Listener:
     async def attend(self) -> int | None:
         """The number of the connection that listens, by which claims reach it; None where there is none."""
         async with self._lock:
-            connection = self._connection
-            if connection is None or connection.is_closed():
+            if self._connection is None or self._connection.is_closed():
                 return None
             if self._number is None:
-                number = await connection.fetchval("select dibs.attend()")
-                await connection.add_listener(HAND.format(number), self._heard)
-                self._number = number
+                self._number = await self._attend(self._connection)
             return self._number
+
+    async def _attend(self, connection: Any) -> int:
+        try:
+            async with asyncio.timeout(ATTEND):
+                number: int = await connection.fetchval("select dibs.attend()")
+                await connection.add_listener(HAND.format(number), self._heard)
+        except TimeoutError:  # those who wait for the lock make another connection
+            connection.terminate()
+            raise
+        return number
 
     def _heard(self, connection: object, pid: int, channel: str, name: object) -> None:
         if channel == ASKED:
