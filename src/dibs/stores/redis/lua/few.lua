@@ -1,4 +1,4 @@
--- Put before the prelude of claim and enqueue: the commonest claims of all, in half the time, since nothing is made for them
+-- Put before the prelude of claim, and before one: the commonest claims of all, in half the time, since nothing is made for them
 -- that they do not need. The queue has no settings and no limits, no lease in it has expired, the first jobs in its order are due and
 -- plain, and they are of one task, or only one is wanted. Any other claim is not made: nil, and nothing has changed.
 --
