@@ -14,7 +14,7 @@ from uuid import UUID, SafeUUID
 _VERSION_AND_VARIANT = (0x7 << 76) | (0b10 << 62)
 _RANDOM_BITS = (1 << 62) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_blank, _put = object.__new__, object.__setattr__
+_blank, _put, _UNKNOWN = object.__new__, object.__setattr__, SafeUUID.unknown
 
 
 class _Ticks:
@@ -51,7 +51,7 @@ def from_int(number: int) -> UUID:
     """
     made = _blank(UUID)
     _put(made, "int", number)
-    _put(made, "is_safe", SafeUUID.unknown)
+    _put(made, "is_safe", _UNKNOWN)
     return made
 
 

@@ -20,7 +20,7 @@ from dibs.job import (
     Retention,
     Settlement,
 )
-from dibs.limits import Admitted, Limits
+from dibs.limits import Limits
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK, Offer
 from dibs.stores.redis import options as opts
@@ -103,7 +103,9 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         admitted = rules.admit(jobs, self._limits)
         if len(admitted) == 1 and values.is_usual(admitted[0]):
-            return [await self._enqueue_one(admitted[0])]
+            [job] = admitted
+            known = await self._link.call(self._scripts["one"], *values.one_job(job), LAYOUT)
+            return [Enqueued(job.id, created=not known)]
         if not admitted:
             return []
         batch = values.pack([values.new_job(job) for job in admitted])
@@ -116,11 +118,6 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
             position = there[at]
             answers[abs(position) - 1] = Enqueued(values.to_id(there[at + 1]), created=False, changed=position < 0)
         return answers
-
-    async def _enqueue_one(self, job: Admitted) -> Enqueued:
-        """The commonest of all calls, by a script of its own."""
-        there = await self._link.call(self._scripts["one"], *values.one_job(job), LAYOUT)
-        return Enqueued(job.id, created=not there)
 
     async def claim(
         self,
