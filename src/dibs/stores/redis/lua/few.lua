@@ -4,8 +4,8 @@
 --
 -- What it takes, and what is answered: see claim.lua
 
-local function few(queue, worker, limit, lease, tasks)
-  local call, sub, base, now = redis.call, string.sub, KEYS[1], clock()
+local function few(now, queue, worker, limit, lease, tasks)
+  local call, sub, base = redis.call, string.sub, KEYS[1]
   local now_text = string.format('%018.0f', now)
   local leases = base .. 'l:' .. queue
 

@@ -2,15 +2,15 @@
 -- the call. One way less until it starts, and nobody else is woken for nothing.
 
 -- Answers the id of the job that was handed over, or nil. Offers of those who are gone are dropped.
-local function hand(queue)
+local function hand(now, queue)
   local call, base = redis.call, KEYS[1]
   local worker = call('SPOP', base .. 'offers:' .. queue)
   while worker do
     local offer, channel = call('HGET', base .. 'offers', worker), base .. 'hand:' .. worker
     call('HDEL', base .. 'offers', worker)
     local lease, good_until, tasks = unpack(offer and cmsgpack.unpack(offer) or {})
-    if lease and good_until >= clock() and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
-      local claimed = few(queue, worker, 1, lease, tasks)
+    if lease and good_until >= now and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+      local claimed = few(now, queue, worker, 1, lease, tasks)
       if claimed then
         call('PUBLISH', channel, claimed[3] .. string.format('%08x', #claimed[4]) .. claimed[4] .. claimed[5])
       end

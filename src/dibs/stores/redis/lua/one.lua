@@ -14,7 +14,8 @@
 
 local call, base = redis.call, KEYS[1]
 local id, body, priority, queue, task, record, layout = unpack(ARGV)
-local now_text = string.format('%018.0f', clock())
+local now = clock()
+local now_text = string.format('%018.0f', now)
 local whole = record .. '\178' .. now_text .. '\178' .. now_text -- \178 begins a string of 18 bytes
 if call('MSETNX', base .. 'j:' .. id, whole, base .. 'b:' .. id, body) == 0 then
   return { 1, id }
@@ -26,7 +27,7 @@ if call('SADD', base .. 't:' .. queue, task) == 1 and call('SADD', base .. 'queu
   call('SET', base .. 'layout', layout, 'NX')
 end
 -- Those who are handed a job wait on, and so may others: the queue stays marked.
-if call('SISMEMBER', base .. 'sleeping', queue) == 1 and hand(queue) ~= id then
+if call('SISMEMBER', base .. 'sleeping', queue) == 1 and hand(now, queue) ~= id then
   call('SREM', base .. 'sleeping', queue)
   local paused = string.find(call('HGET', base .. 'settings', queue) or '', 'p', 1, true)
   call('PUBLISH', base .. 'wake', paused and '\n' .. queue or queue)
