@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dibs.job import Claim, NewJob, Order, State
-from dibs.outcome import Succeeded, Verdict
+from dibs.job import Claim, Enqueued, NewJob, Order, State
+from dibs.outcome import Retry, Succeeded, Verdict
 from dibs.scope import Limit, Scope
 from dibs.store import Offer, Offering
 from dibs.stores.redis import RedisStore
@@ -108,6 +108,25 @@ async def test_a_job_is_claimed_for_whoever_waits_for_it(server: RedisServer, th
         assert await there.claim("q", "other", 1, LEASE) == []
         assert not here.waiting.done(), "it waits on"
         assert await here.store.settle([claim.settled(Succeeded())]) == [Verdict.ACCEPTED]
+
+
+async def test_a_job_that_was_handed_over_goes_on_like_any_other(server: RedisServer, there: RedisStore) -> None:
+    async with waits(server) as here:
+        await here.offer(frozenset({"t", "u"}))
+        new = job(priority=7)
+        await there.enqueue([new])
+        await until(lambda: here.came)
+        [(claim, _)] = here.came
+        assert await there.enqueue([new]) == [Enqueued(new.id, created=False)]
+        assert await here.store.settle([claim.settled(Retry("once more", timedelta(0)))]) == [Verdict.ACCEPTED]
+        [again] = await there.claim("q", "other", 9, LEASE, ["t"])
+        assert (again.id, again.epoch, again.attempt, again.priority) == (new.id, 2, 2, 7)
+        assert (again.args, again.run_at >= claim.run_at, again.created_at) == (claim.args, True, claim.created_at)
+        assert await here.store.settle([claim.settled(Succeeded())]) == [Verdict.LOST]
+        assert await there.settle([again.settled(Succeeded())]) == [Verdict.ACCEPTED]
+        [counts] = await there.counts()
+        assert (counts.queue, counts.states[State.SUCCEEDED]) == ("q", 1)
+        assert await _ask(there, "HLEN", b"held") == 0
 
 
 async def test_an_offer_is_for_one_job_and_those_who_wait_are_called_for_the_next(

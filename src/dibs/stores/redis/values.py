@@ -164,7 +164,7 @@ def one_job(job: Admitted) -> tuple[str | bytes, ...]:
 def _in_common(priority: int, queue: str, task: str, max_attempts: int) -> tuple[bytes, ...]:
     """What is the same for all jobs of a task, as a rule."""
     ranked = rank(priority)
-    record = _record(_WHOLE, ranked, max_attempts, queue, task, "")
+    record = pack((ranked, max_attempts, queue, task, "", "", "", 0))[1:]
     return ranked.encode(), queue.encode(), task.encode(), record
 
 

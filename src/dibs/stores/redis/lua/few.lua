@@ -4,6 +4,16 @@
 --
 -- What it takes, and what is answered: see claim.lua
 
+-- A queue without settings and limits, where no lease has expired.
+local function is_usual(queue, now_text)
+  local call, base = redis.call, KEYS[1]
+  local settings = call('HMGET', base .. 'settings', queue, '')
+  return not settings[2]
+    and not string.find(settings[1] or '', '[pla]')
+    and #call('ZRANGEBYSCORE', base .. 'l:' .. queue, '-inf', now_text, 'LIMIT', 0, 1) == 0
+    and call('EXISTS', base .. 'late:' .. queue) == 0
+end
+
 local function few(now, queue, worker, limit, lease, tasks)
   local call, sub, base = redis.call, string.sub, KEYS[1]
   local now_text = string.format('%018.0f', now)
@@ -12,14 +22,6 @@ local function few(now, queue, worker, limit, lease, tasks)
   -- The first places of a lane.
   local function first_of(lane, count)
     return call('ZRANGEBYLEX', base .. 'o:' .. queue .. '\t' .. lane, '-', '+', 'LIMIT', 0, count)
-  end
-
-  local function is_usual()
-    local settings = call('HMGET', base .. 'settings', queue, '')
-    return not settings[2]
-      and not string.find(settings[1] or '', '[pla]')
-      and #call('ZRANGEBYSCORE', leases, '-inf', now_text, 'LIMIT', 0, 1) == 0
-      and call('EXISTS', base .. 'late:' .. queue) == 0
   end
 
   -- The tasks that have jobs and that the worker knows; nothing where limits have made more lanes than there are tasks.
@@ -54,7 +56,7 @@ local function few(now, queue, worker, limit, lease, tasks)
     return best
   end
 
-  local lanes = is_usual() and known_lanes() or {}
+  local lanes = is_usual(queue, now_text) and known_lanes() or {}
   local lane = lanes[1]
   if lanes[2] then
     lane = only_of(lanes)

@@ -19,3 +19,28 @@ local function hand(now, queue)
     worker = call('SPOP', base .. 'offers:' .. queue)
   end
 end
+
+-- Who takes a new job as it comes, and for how long: somebody whose offer is good, if no other job comes before it. Only looks.
+local function taker(now, now_text, queue, task)
+  local call, base = redis.call, KEYS[1]
+  local worker = call('SRANDMEMBER', base .. 'offers:' .. queue)
+  local offer = worker and call('HGET', base .. 'offers', worker)
+  local lease, good_until, tasks = unpack(offer and cmsgpack.unpack(offer) or {})
+  if not lease or good_until < now or call('PUBSUB', 'NUMSUB', base .. 'hand:' .. worker)[2] == 0 then
+    return nil
+  end
+  local known = {}
+  for _, each in ipairs(tasks ~= '' and cmsgpack.unpack(tasks) or {}) do
+    known[each] = true
+  end
+  if not (tasks == '' or known[task]) or not is_usual(queue, now_text) then
+    return nil
+  end
+  for _, lane in ipairs(call('SMEMBERS', base .. 't:' .. queue)) do
+    local limited = string.find(lane, '\t', 1, true)
+    if limited or (tasks == '' or known[lane]) and call('EXISTS', base .. 'o:' .. queue .. '\t' .. lane) == 1 then
+      return nil
+    end
+  end
+  return worker, lease
+end
