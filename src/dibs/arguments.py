@@ -68,6 +68,8 @@ class Signature:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, as Python would hand them over; Refused if it would not."""
+        if not args and self._required <= kwargs.keys() <= self._by_name:
+            return dict(kwargs)
         if len(args) <= len(self._positional):
             bound = dict(zip(self._positional, args, strict=False))
             if not kwargs or (kwargs.keys() <= self._by_name and bound.keys().isdisjoint(kwargs)):
@@ -246,8 +248,12 @@ def _field(parameter: inspect.Parameter) -> Any:
     if parameter.kind is _EXTRA:
         return msgspec.field(default_factory=dict)
     default = parameter.default
+    if default is _MISSING:
+        return msgspec.field()
+    if type(default) in _SCALARS:
+        return msgspec.field(default=default)
     # The very object that a direct call would get, also if it is mutable.
-    return msgspec.field() if default is _MISSING else msgspec.field(default_factory=lambda: default)
+    return msgspec.field(default_factory=lambda: default)
 
 
 # --- which types can be carried -----------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Ids: UUIDv7, rising within a process, different among processes."""
 
+import copy
 import os
+import pickle
 import threading
 import time
 from uuid import RFC_4122, UUID
@@ -11,6 +13,13 @@ from dibs import new_id
 def test_an_id_is_a_uuid_of_version_7() -> None:
     made = new_id()
     assert (made.version, made.variant) == (7, RFC_4122)
+
+
+def test_an_id_is_like_any_other_uuid() -> None:
+    made = new_id()
+    like = UUID(int=made.int)
+    assert (made, hash(made), str(made), made.is_safe) == (like, hash(like), str(like), like.is_safe)
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made
 
 
 def test_an_id_begins_with_the_time_in_milliseconds() -> None:

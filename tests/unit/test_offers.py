@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dibs.job import Claim, State
-from dibs.outcome import Succeeded, Verdict
+from dibs.job import Claim, Enqueued, State
+from dibs.outcome import Retry, Succeeded, Verdict
 from dibs.scope import Limit, Scope
 from dibs.store import Offering
 from dibs.stores import reckoning
@@ -78,6 +78,24 @@ async def test_what_was_handed_over_runs_also_when_its_worker_has_left(house: Ho
     assert counted.states[State.RUNNING] == 1
     [(claim, _)] = here.came
     assert await there.settle([claim.settled(Succeeded())]) == [Verdict.ACCEPTED]
+
+
+async def test_a_job_that_was_handed_over_goes_on_like_any_other(house: House, there: Any) -> None:
+    async with house.waits() as here:
+        await here.offer(frozenset({"t", "u"}))
+        new = job(priority=7)
+        await there.enqueue([new])
+        await until(lambda: here.came)
+        [(claim, _)] = here.came
+        assert await there.enqueue([new]) == [Enqueued(new.id, created=False)]
+        assert await here.store.settle([claim.settled(Retry("once more", timedelta(0)))]) == [Verdict.ACCEPTED]
+        [again] = await there.claim("q", "other", 9, LEASE, ["t"])
+        assert (again.id, again.epoch, again.attempt, again.priority) == (new.id, 2, 2, 7)
+        assert (again.args, again.run_at >= claim.run_at, again.created_at) == (claim.args, True, claim.created_at)
+        assert await here.store.settle([claim.settled(Succeeded())]) == [Verdict.LOST]
+        assert await there.settle([again.settled(Succeeded())]) == [Verdict.ACCEPTED]
+        [counts] = await there.counts()
+        assert (counts.queue, counts.states[State.SUCCEEDED], counts.states[State.RUNNING]) == ("q", 1, 0)
 
 
 async def test_an_offer_is_for_one_job_and_those_who_wait_are_called_for_the_next(house: House, there: Any) -> None:

@@ -1,6 +1,8 @@
 """What is special about the Redis store. What it shares with the others is in the contract suite."""
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,7 +15,7 @@ import pytest
 from dibs.errors import ConfigurationError, SchemaError, StoreUnavailable
 from dibs.job import Filter, NewJob, Report, Retention, State
 from dibs.outcome import Failed, Outcome, Pulse, Retry, Succeeded, Verdict
-from dibs.stores.redis import RedisStore
+from dibs.stores.redis import RedisStore, wire
 from dibs.stores.redis.options import parse
 from dibs.stores.redis.scripts import clock, scripts
 from tests.conftest import REDIS_LABELS, DatabaseFactory
@@ -204,6 +206,20 @@ async def test_a_claim_is_never_sent_twice(url: str, monkeypatch: pytest.MonkeyP
             await store.claim("default", "w", 1, LEASE)
         [counts] = await store.counts()
         assert counts.states[State.RUNNING] == 2
+
+
+async def test_a_server_that_says_nothing_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "REPLY_TIMEOUT", 0.2)
+    async with opened(url) as store:
+        await store.enqueue(jobs(1))
+        [idle] = store._link._idle
+        monkeypatch.setattr(idle, "data_received", lambda answer: None)
+        await asyncio.sleep(0.1)  # the wait counts from the call, not from the one before
+        asked_at = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            await store.claim("default", "w", 1, LEASE)
+        assert time.monotonic() - asked_at >= 0.19
+        assert idle not in store._link._idle
 
 
 # --- the scripts --------------------------------------------------------------------------------

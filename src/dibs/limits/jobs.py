@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from uuid import UUID
 
 import msgspec
@@ -52,17 +53,37 @@ def admit(jobs: Sequence[NewJob], limits: Limits = DEFAULT) -> list[Admitted]:
 
 def admit_one(job: NewJob, limits: Limits) -> Admitted:
     job_id(job.id)
+    queue, task, ranked, attempts = _terms(job)
     return Admitted(
         job.id,
-        name(job.queue, "queue"),
-        name(job.task, "task"),
+        queue,
+        task,
         to_json(job.args, "args", limits),
-        priority(job.priority),
+        ranked,
         None if job.run_at is None else moment(job.run_at, "run_at"),
-        within(job.max_attempts, MAX_ATTEMPTS, "max_attempts"),
+        attempts,
         None if job.key is None else name(job.key, "key"),
         "{}" if job.meta == {} else meta_json(job.meta, limits),
         *(() if _is_plain(job) else _extras(job)),
+    )
+
+
+def _terms(job: NewJob) -> tuple[str, str, int, int]:
+    """What the jobs of a task have in common, checked once for all of them."""
+    given = job.queue, job.task, job.priority, job.max_attempts
+    try:
+        return _checked(*given)
+    except TypeError:  # something that no dict could hold is nothing that a job may hold
+        return _checked.__wrapped__(*given)
+
+
+@lru_cache(maxsize=1_000, typed=True)
+def _checked(queue: str, task: str, ranked: int, attempts: int) -> tuple[str, str, int, int]:
+    return (
+        name(queue, "queue"),
+        name(task, "task"),
+        priority(ranked),
+        within(attempts, MAX_ATTEMPTS, "max_attempts"),
     )
 
 

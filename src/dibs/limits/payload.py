@@ -22,7 +22,9 @@ def check(value: Any, what: str, depth: int) -> None:
         if depth == 0:
             raise Refused(f"{what} must not be nested deeper than {DEPTH} levels")
         if kind is dict:
-            _check_keys(value, what)
+            for key in value:
+                if type(key) is not str or not key.isascii() or "\0" in key:
+                    _check_key(key, what)
             value = value.values()
         _check_items(value, what, depth - 1)
     elif kind is float:
@@ -35,12 +37,10 @@ def check(value: Any, what: str, depth: int) -> None:
         raise Refused(f"{what} must be JSON (dict, list, str, int, float, bool or None), not {kind.__name__}")
 
 
-def _check_keys(value: dict[Any, Any], what: str) -> None:
-    for key in value:
-        if type(key) is not str:
-            raise Refused(f"{what} must have strings as keys, not {type(key).__name__}")
-        if not key.isascii() or "\0" in key:
-            _check_text(key, what)
+def _check_key(key: Any, what: str) -> None:
+    if type(key) is not str:
+        raise Refused(f"{what} must have strings as keys, not {type(key).__name__}")
+    _check_text(key, what)
 
 
 def _check_items(items: Iterable[Any], what: str, depth: int) -> None:

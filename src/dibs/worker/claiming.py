@@ -168,15 +168,16 @@ class Claimer:
         return len(claims)
 
     def _take(self, queue: str, claims: list[Claim], asked_at: float, *, full: bool) -> None:
-        now, runner, prefetch = monotonic(), self._runner, self._prefetch
-        dry = full and runner.free > 0 and not runner.waiting
-        prefetch.learn(now, self._stats.started, dry=dry, waited=now - runner.oldest())
+        now, runner, prefetch, started = monotonic(), self._runner, self._prefetch, self._stats.started
+        dry, waited = full and runner.free > 0 and not runner.waiting, now - runner.oldest()
         lease, plans = self._lease.total_seconds(), self._plans
         runs = [Run(claim, plans[claim.task], asked_at, now, lease) for claim in claims]
         self._tally.expect(queue, runs)
         self._held.update(runs)
         if self._batch and runs:
             self._more = self._batch if any(run.plan.batch for run in runs) else 0
-        self._taken()
         runner.take(runs)
+        # Who is idle starts first and learns afterwards.
+        self._taken()
+        prefetch.learn(now, started, dry=dry, waited=waited)
         prefetch.mark(now, self._stats.started)

@@ -64,12 +64,14 @@ class Link:
 
     async def call(self, script: Script, *args: str | bytes | int) -> Any:
         """Run a script once. The server is given its text only when it does not know it."""
-        command = ("EVALSHA", script.sha, 1, self._root, *args)
-        answer = (await self.exchange(command))[0]
-        if isinstance(answer, Refusal) and str(answer).startswith("NOSCRIPT"):
-            answer = (await self.exchange(("EVAL", script.source, 1, self._root, *args)))[0]
+        [answer] = await self.exchange(("EVALSHA", script.sha, 1, self._root, *args))
+        if not isinstance(answer, Refusal):
+            return answer
+        whole = ("EVAL", script.source, 1, self._root, *args)
+        if str(answer).startswith("NOSCRIPT"):
+            [answer] = await self.exchange(whole)
         if isinstance(answer, Refusal) and await self.follow(answer):
-            answer = (await self.exchange(("EVAL", script.source, 1, self._root, *args)))[0]
+            [answer] = await self.exchange(whole)
         if isinstance(answer, Refusal):
             if _REPLICA in str(answer):  # at the same address another server may answer by now
                 await self.close()

@@ -14,8 +14,11 @@ ADDING = "settle, adding steps"
 REPLACING = "enqueue, replacing"
 """Verbs with more in front of them: a server makes all functions of a script anew in each call."""
 
-_FIRST = {"claim": ("few", "first"), "enqueue": ("few", "hand", "one")}
+_FIRST = {"claim": ("few", "first")}
 """What is tried before anything else is made."""
+
+_BARE = {"one": ("few", "hand")}
+"""Verbs that do without the prelude, and what they need instead."""
 
 # What a verb needs in front of it, besides the clock and the prelude.
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -69,12 +72,13 @@ def clock() -> str:
 @cache
 def scripts(clock_text: str) -> dict[str, Script]:
     """Every verb by name, on the given clock."""
-    return {name: _script(name, parts, clock_text) for name, parts in _PARTS.items()}
+    usual = {name: (*_FIRST.get(name, ()), "prelude", *parts) for name, parts in _PARTS.items()}
+    return {name: _script(name, parts, clock_text) for name, parts in (usual | _BARE).items()}
 
 
 def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
     name = name.partition(",")[0]
-    texts = [clock_text, *(_text(part) for part in (*_FIRST.get(name, ()), "prelude", *parts, name))]
+    texts = [clock_text, *(_text(part) for part in (*parts, name))]
     source = _with_numbers("\n".join(texts)).encode()
     # The server names scripts by SHA-1; nothing is kept secret by it.
     return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())

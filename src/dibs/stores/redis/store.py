@@ -104,6 +104,10 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         admitted = rules.admit(jobs, self._limits)
+        if len(admitted) == 1 and values.is_usual(admitted[0]):
+            [job] = admitted
+            known = await self._link.call(self._scripts["one"], *values.one_job(job), LAYOUT)
+            return [Enqueued(job.id, created=not known)]
         if not admitted:
             return []
         batch = values.pack([values.new_job(job) for job in admitted])

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from dibs.clock import from_micros, span_micros, to_micros
+from dibs.ids import from_int
 from dibs.job import SILENT, AttemptError, Claim, Filter, Job, LogLine, OnConflict, Report, State
 from dibs.limits import PRIORITIES, Admitted, AdmittedStep, Settled
 
@@ -146,6 +148,26 @@ def is_plain(job: Admitted) -> bool:
     )
 
 
+def is_usual(job: Admitted) -> bool:
+    """It is plain, due now, and has no key: what ``one.lua`` stores."""
+    return job.run_at is None and job.key is None and is_plain(job)
+
+
+def one_job(job: Admitted) -> tuple[str | bytes, ...]:
+    """What ``one.lua`` takes."""
+    # The property "hex" takes twice as long.
+    hex_id = job.id.int.to_bytes(16, "big").hex()
+    return (hex_id, _to_body(job), *_in_common(job.priority, job.queue, job.task, job.max_attempts))
+
+
+@lru_cache(maxsize=1_000)
+def _in_common(priority: int, queue: str, task: str, max_attempts: int) -> tuple[bytes, ...]:
+    """What is the same for all jobs of a task, as a rule."""
+    ranked = rank(priority)
+    record = pack((ranked, max_attempts, queue, task, "", "", "", 0))[1:]
+    return ranked.encode(), queue.encode(), task.encode(), record
+
+
 def _more(job: Admitted) -> tuple[Any, ...]:
     return (
         0 if job.unique_for is None else span_micros(job.unique_for),
@@ -163,9 +185,13 @@ def _to_body(job: Admitted) -> str:
 
 def new_record(job: Admitted) -> bytes:
     """The record of a new job, up to where the server adds the times."""
-    static = (rank(job.priority), job.max_attempts, job.queue, job.task, job.key or "", "", "", 0)
     head = _WHOLE if is_plain(job) else _LONGER
-    return head + pack(("q", 0, 0, "", 0, 0, 0, 0, "", *static))[len(_PACKED) :]
+    return _record(head, rank(job.priority), job.max_attempts, job.queue, job.task, job.key or "")
+
+
+def _record(head: bytes, *said: str | int) -> bytes:
+    """``said``: priority, max_attempts, queue, task, key."""
+    return head + pack(("q", 0, 0, "", 0, 0, 0, 0, "", *said, "", "", 0))[len(_PACKED) :]
 
 
 def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
@@ -280,7 +306,7 @@ def ageing(settings: bytes) -> int:
 
 
 def to_id(text: bytes) -> UUID:
-    return UUID(int=int(text, 16))
+    return from_int(int(text, 16))
 
 
 def _body(body: bytes) -> tuple[Any, dict[str, Any]]:
@@ -290,12 +316,10 @@ def _body(body: bytes) -> tuple[Any, dict[str, Any]]:
     return _from_json(args), _from_json(meta)
 
 
-class _Moments(dict[str | int, datetime]):
-    """The moments of one answer. Many jobs share theirs, and a job that was due at once has one twice."""
-
-    def __missing__(self, micros: str | int) -> datetime:
-        made = self[micros] = from_micros(int(micros))
-        return made
+@lru_cache(maxsize=1_000)
+def _moment(micros: str | int) -> datetime:
+    """Many jobs share their moments, and a job that was due at once has one twice."""
+    return from_micros(int(micros))
 
 
 _NO_INPUTS: Mapping[bytes, dict[str, Any]] = {}
@@ -303,6 +327,9 @@ _NO_INPUTS: Mapping[bytes, dict[str, Any]] = {}
 
 def to_claims(answer: Sequence[bytes], given: Sequence[bytes]) -> list[Claim]:
     """Claims from what ``claim.lua`` answers: id, record and body for each; and what steps were given."""
+    if len(answer) == 3 and not given:
+        job, record, body = answer
+        return [_claim(to_id(job), to_record(record), body, {})]
     records = [to_record(record) for record in answer[1::3]]
     inputs = dict(zip(given[0::2], map(_inputs, given[1::2]), strict=True)) if given else _NO_INPUTS
     return claims_of(answer[0::3], records, answer[2::3], inputs)
@@ -312,31 +339,34 @@ def claims_of(
     jobs: Sequence[bytes], records: Sequence[Record], bodies: Sequence[bytes], inputs: Mapping[bytes, dict[str, Any]]
 ) -> list[Claim]:
     """Claims from the records of jobs that were just taken."""
-    # One is made faster by itself, many all at once.
-    ids = [to_id(jobs[0])] if len(jobs) == 1 else msgspec.convert([job.decode() for job in jobs], list[UUID])
-    when = _Moments()
+    ids = msgspec.convert([job.decode() for job in jobs], list[UUID])  # many are made faster all at once
     return [
-        Claim(
-            id_,
-            r.epoch,
-            r.worker,
-            r.queue,
-            r.task,
-            args,
-            int(r.priority) + PRIORITIES[0],
-            when[r.run_at],
-            when[r.created_at],
-            r.attempts,
-            r.max_attempts,
-            when[r.locked_until],
-            r.key or None,
-            msgspec.convert(r.flow, UUID) if r.flow else None,
-            r.step or None,
-            meta,
-            inputs.get(job) or {},
-        )
-        for job, id_, r, (args, meta) in zip(jobs, ids, records, map(_body, bodies), strict=True)
+        _claim(id_, record, body, inputs.get(job) or {})
+        for job, id_, record, body in zip(jobs, ids, records, bodies, strict=True)
     ]
+
+
+def _claim(id_: UUID, r: Record, body: bytes, inputs: dict[str, Any]) -> Claim:
+    args, meta = _body(body)
+    return Claim(
+        id_,
+        r.epoch,
+        r.worker,
+        r.queue,
+        r.task,
+        args,
+        int(r.priority) + PRIORITIES[0],
+        _moment(r.run_at),
+        _moment(r.created_at),
+        r.attempts,
+        r.max_attempts,
+        _moment(r.locked_until),
+        r.key or None,
+        msgspec.convert(r.flow, UUID) if r.flow else None,
+        r.step or None,
+        meta,
+        inputs,
+    )
 
 
 def to_jobs(answers: Sequence[Any]) -> list[Job]:

@@ -1,25 +1,27 @@
--- Put before the prelude of claim and enqueue: the commonest claims of all, in half the time, since nothing is made for them
+-- Put before the prelude of claim, and before one: the commonest claims of all, in half the time, since nothing is made for them
 -- that they do not need. The queue has no settings and no limits, no lease in it has expired, the first jobs in its order are due and
 -- plain, and they are of one task, or only one is wanted. Any other claim is not made: nil, and nothing has changed.
 --
 -- What it takes, and what is answered: see claim.lua
 
-local function few(queue, worker, limit, lease, tasks)
-  local call, sub, base, now = redis.call, string.sub, KEYS[1], clock()
+-- A queue without settings and limits, where no lease has expired.
+local function is_usual(queue, now_text)
+  local call, base = redis.call, KEYS[1]
+  local settings = call('HMGET', base .. 'settings', queue, '')
+  return not settings[2]
+    and not string.find(settings[1] or '', '[pla]')
+    and #call('ZRANGEBYSCORE', base .. 'l:' .. queue, '-inf', now_text, 'LIMIT', 0, 1) == 0
+    and call('EXISTS', base .. 'late:' .. queue) == 0
+end
+
+local function few(now, queue, worker, limit, lease, tasks)
+  local call, sub, base = redis.call, string.sub, KEYS[1]
   local now_text = string.format('%018.0f', now)
   local leases = base .. 'l:' .. queue
 
   -- The first places of a lane.
   local function first_of(lane, count)
     return call('ZRANGEBYLEX', base .. 'o:' .. queue .. '\t' .. lane, '-', '+', 'LIMIT', 0, count)
-  end
-
-  local function is_usual()
-    local settings = call('HMGET', base .. 'settings', queue, '')
-    return not settings[2]
-      and not string.find(settings[1] or '', '[pla]')
-      and #call('ZRANGEBYSCORE', leases, '-inf', now_text, 'LIMIT', 0, 1) == 0
-      and call('EXISTS', base .. 'late:' .. queue) == 0
   end
 
   -- The tasks that have jobs and that the worker knows; nothing where limits have made more lanes than there are tasks.
@@ -54,7 +56,7 @@ local function few(queue, worker, limit, lease, tasks)
     return best
   end
 
-  local lanes = is_usual() and known_lanes() or {}
+  local lanes = is_usual(queue, now_text) and known_lanes() or {}
   local lane = lanes[1]
   if lanes[2] then
     lane = only_of(lanes)

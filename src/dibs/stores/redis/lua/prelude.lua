@@ -1,4 +1,4 @@
--- Put before every verb, behind clock.lua: key names, records, and writes that go out in bulk.
+-- Put before every verb but one.lua, behind clock.lua: key names, records, and writes that go out in bulk.
 --
 -- KEYS[1]  the root of all keys, "{prefix}:"; the others are made from it, so all are in one slot.
 --
