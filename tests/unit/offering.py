@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from dibs.job import Claim, NewJob, State
-from dibs.store import Offer, Offering
+from dibs.store import Offer
 from dibs.stores.postgres import PostgresStore
 from dibs.stores.redis import RedisStore
 from tests.unit.working import until
@@ -22,7 +22,7 @@ LONG = timedelta(seconds=20)
 class Waiting:
     """A worker that waits on a queue, and what it was handed."""
 
-    def __init__(self, store: Offering, house: "House") -> None:
+    def __init__(self, store: Any, house: "House") -> None:
         self.store = store
         self.came: list[tuple[Claim, float]] = []
         self.waiting: asyncio.Task[frozenset[str]]
@@ -36,7 +36,8 @@ class Waiting:
     async def left(self, tasks: frozenset[str] | None = None, good_for: timedelta = LONG) -> bool:
         """Whether the store has taken an offer."""
         took = Offer("w", LEASE, tasks, lambda claim, asked_at: self.came.append((claim, asked_at)), good_for)
-        return await self.store.offer(["q"], took)
+        left: bool = await self.store.offer(["q"], took)
+        return left
 
 
 class House(ABC):

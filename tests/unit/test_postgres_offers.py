@@ -1,5 +1,7 @@
 """Offers on PostgreSQL: what is handed over, where there are no offers, and that nobody waits for one."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,12 +10,11 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dibs.errors import StoreUnavailable
 from dibs.job import NewJob, Retention, State
 from dibs.outcome import Succeeded, Verdict
 from dibs.scope import Limit, Scope
 from dibs.store import Offer
-from dibs.stores.postgres import wakeups
+from dibs.stores.postgres import offers, wakeups
 from dibs.stores.postgres.transaction import enqueue_in_async
 from tests.conftest import DatabaseFactory
 from tests.unit.offering import LEASE, LONG, PostgresHouse, Waiting, is_queued, job
@@ -174,7 +175,7 @@ as 'begin perform pg_sleep(0.006); end'
 """
 _DEAD_ROWS = """
 insert into dibs.offered (worker, listener, queues, lease)
-select 'gone ' || n || repeat('x', 100), 1, '{q}', '1 s' from generate_series(1, 1000) as n
+select 'gone ' || random() || repeat('x', 100), 'nobody', '{q}', '1 s' from generate_series(1, 400) as n
 """
 
 
@@ -191,9 +192,11 @@ async def test_no_offer_is_left_where_it_would_be_of_no_use_or_cost_too_much(
             case "slow":
                 await sql.execute(_SLOW_LOOK)
             case "large":
-                await sql.execute(_DEAD_ROWS)
+                await here.offer()
+                await sql.execute(_DEAD_ROWS + ", generate_series(1, 20)")
         assert not await here.left()
         assert await house.offers() == 0
+        assert not await house.ask("select exists (select from dibs.offered where worker = 'w')")
 
 
 async def test_limits_of_other_queues_and_tasks_are_no_hindrance(house: PostgresHouse, there: Any) -> None:
@@ -214,11 +217,11 @@ async def test_nobody_offers_through_a_pooler_or_before_anything_listens(house: 
         assert not await deaf.offer(["q"], offer)
 
 
-@pytest.mark.parametrize(("worker", "lease"), [("", LEASE), ("w", timedelta(0))])
+@pytest.mark.parametrize(("worker", "lease"), [("", LEASE), ("w", timedelta(0)), ("w" * 201, LEASE)])
 async def test_an_offer_needs_what_a_claim_needs(house: PostgresHouse, worker: str, lease: timedelta) -> None:
     async with connected(house.url) as sql:
         with pytest.raises(asyncpg.InvalidParameterValueError, match="an offer needs a worker and a lease"):
-            await sql.execute("select dibs.offer($1, 1, '{q}', $2)", worker, lease)
+            await sql.execute("select dibs.offer($1, 'x', '{q}', $2)", worker, lease)
 
 
 # --- nobody waits for an offer --------------------------------------------------------------------
@@ -241,40 +244,143 @@ async def test_an_offer_that_somebody_holds_up_holds_up_nobody(house: PostgresHo
 async def test_a_connection_that_was_lost_and_made_again_is_sent_claims_again(house: PostgresHouse, there: Any) -> None:
     async with house.waits() as here, connected(house.url) as sql:
         await here.offer()
-        first = here.store._listener._number  # type: ignore[attr-defined]
-        await sql.execute("select pg_terminate_backend($1)", first)
+        first, name = here.store._listener._connection, here.store._listener._name
+        assert re.fullmatch("[0-9a-f]{32}", name), "nobody can guess where claims are sent"
+        await sql.execute("select pg_terminate_backend($1)", first.get_server_pid())
         await until(lambda: _has_another(here.store, first))
         await there.enqueue([lost := job()])
         assert await is_queued(there, lost), "the offer was made for the first connection"
         assert len(await there.claim("q", "other", 1, LEASE)) == 1
         await here.offer()
-        assert here.store._listener._number != first  # type: ignore[attr-defined]
+        assert here.store._listener._name != name
         await there.enqueue([job()])
         await until(lambda: here.came)
 
 
-async def test_a_server_that_does_not_say_who_listens_holds_up_no_wait(
-    house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["attend", "echo"])
+async def test_nobody_offers_through_a_connection_that_does_not_hear(
+    house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
+    """A pooler that nobody told us of, for example. Those who wait are not held up."""
     monkeypatch.setattr(wakeups, "ATTEND", 0.05)
     async with house.waits() as here, connected(house.url) as sql:
-        await sql.execute(_SILENT)
-        with pytest.raises(StoreUnavailable):
-            await here.left()
+        if what == "attend":
+            await sql.execute(_SILENT)
+        else:
+            monkeypatch.setattr(here.store._listener, "_say", _say_nothing)
+        assert not await here.left()
+        assert not await here.left()
         await there.enqueue([new := job()])
-        assert await _called_for(here, there, new), "by looking, or on another connection"
+        assert await _called_for(here, there, new)
 
 
-_SILENT = "create or replace function dibs.attend() returns integer as 'select 1 from pg_sleep(60)' language sql"
+_SILENT = "create or replace function dibs.attend(listener text) returns void as 'select pg_sleep(60)' language sql"
 
 
-def _has_another(store: Any, first: int) -> bool:
+async def _say_nothing(channel: str) -> None: ...
+
+
+async def test_a_connection_that_missed_a_claim_is_made_again(
+    house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network may have forgotten it, while the server thinks that somebody listens."""
+    monkeypatch.setattr(offers, "LATE", 0.01)
+    async with house.waits() as here:
+        await here.offer()
+        house.transport(here.store).pause_reading()
+        first = here.store._listener._connection
+        await there.enqueue([lost := job()])
+        assert not await is_queued(there, lost)
+        assert await here.store.claim("q", "w", 1, LEASE) == []  # as it does every ten seconds
+        await until(lambda: _has_another(here.store, first))
+        await here.offer()
+        await there.enqueue([new := job()])
+        await until(lambda: here.came)
+        assert [claim.id for claim, _ in here.came] == [new.id]
+
+
+async def test_what_a_claim_brought_is_not_lost_if_the_offer_cannot_be_taken_back(
+    house: PostgresHouse, there: Any
+) -> None:
+    async with house.waits() as here, connected(house.url) as sql:
+        await here.offer()
+        await sql.execute("drop function dibs.retract")
+        await there.enqueue([job(key="not handed over")])
+        assert len(await here.store.claim("q", "w", 1, LEASE)) == 1
+
+
+# --- nobody who brings a job waits for others, and none is spent on the way ------------------------
+
+
+async def test_an_enqueue_does_not_wait_for_those_who_set_limits(house: PostgresHouse, there: Any) -> None:
+    async with house.waits() as here, connected(house.url) as sql:
+        await here.offer()
+        async with sql.transaction():
+            await sql.execute("lock table dibs.gate in exclusive mode")  # as dibs.limit does
+            await there.enqueue([new := job()])
+            assert await _called_for(here, there, new)
+        assert await house.offers() == 1, "it stands again"
+
+
+async def test_a_job_that_comes_late_is_not_handed_over_with_what_is_left_of_its_lease(
+    postgres_database: DatabaseFactory,
+) -> None:
+    """Its enqueue had to wait for somebody who was about to store the same id."""
+    url = postgres_database(NEWEST)
+    async with in_lab(url) as (lab, store), connected(url) as sql:
+        await store._listener._listen()
+        offer = Offer("w", LEASE, None, lambda claim, asked_at: None, LONG)
+        await until(lambda: store.offer(["q"], offer))
+        new, transaction = job(), sql.transaction()
+        await transaction.start()
+        await sql.execute("select dibs.enqueue_plain($1, 'q', 't', '{}')", new.id)
+        enqueueing = asyncio.create_task(store.enqueue([new]))
+        await until(lambda: _waits_for_another(url))
+        await lab.advance(LEASE.total_seconds() * 0.6)
+        await transaction.rollback()
+        await enqueueing
+        found = await store.get(new.id)
+        assert found is not None
+        assert (found.state, found.attempts, found.started_at, found.worker) == (State.QUEUED, 0, None, None)
+        [claim] = await store.claim("q", "other", 1, LEASE)
+        assert (claim.id, claim.epoch, claim.attempt) == (new.id, 1, 1)
+
+
+async def _waits_for_another(url: str) -> bool:
+    async with connected(url) as sql:
+        return bool(await sql.fetchval("select exists (select from pg_locks where not granted)"))
+
+
+async def test_where_transactions_read_old_snapshots_nothing_is_handed_over(house: PostgresHouse, there: Any) -> None:
+    async with connected(house.url) as sql:
+        name = await sql.fetchval("select quote_ident(current_database())")
+        await sql.execute(f"alter database {name} set default_transaction_isolation = 'repeatable read'")
+    async with house.waits() as here:
+        await here.offer()
+        await there.enqueue([new := job()])
+        assert await _called_for(here, there, new)
+        assert await house.offers() == 1
+
+
+async def test_a_job_that_is_known_uses_up_no_offer(house: PostgresHouse, there: Any) -> None:
+    async with house.waits() as here:
+        await there.enqueue([known := job()])
+        [claim] = await there.claim("q", "other", 1, LEASE)
+        here.waiting = asyncio.create_task(here.store.wait(["q"], LONG))
+        await here.offer()
+        assert [each.created for each in await there.enqueue([known])] == [False]
+        assert await there.settle([claim.settled(Succeeded())]) == [Verdict.ACCEPTED]
+        assert [each.created for each in await there.enqueue([known])] == [False]
+        assert await house.offers() == 1
+
+
+def _has_another(store: Any, first: Any) -> bool:
     connection = store._listener._connection
-    return connection is not None and not connection.is_closed() and connection.get_server_pid() != first
+    return connection is not first and connection is not None and not connection.is_closed()
 
 
 async def test_a_claim_for_a_worker_that_was_never_here_is_left_to_its_lease(house: PostgresHouse, there: Any) -> None:
-    """The number of a connection that is gone may be given to another."""
+    """Nothing else is sent there, but who knows."""
     async with house.waits() as here, connected(house.url) as sql:
         await here.offer()
         await sql.execute("update dibs.offered set worker = 'stranger'")

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from dibs.job import Order
+from dibs.stores.redis import offers
 from tests.conftest import REDIS_LABELS
 from tests.servers import RedisServer
 from tests.unit.offering import LONG, RedisHouse, is_queued, job
@@ -69,3 +70,23 @@ async def test_offers_of_those_who_are_gone_are_dropped(house: RedisHouse, there
 
 async def _is_deaf(house: RedisHouse, store: Any) -> bool:
     return not await house.hears_claims(store)
+
+
+async def test_a_connection_that_gives_no_sign_of_life_is_made_again(
+    house: RedisHouse, there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network may have forgotten it, while the server thinks that somebody listens."""
+    monkeypatch.setattr(offers, "QUIET", 0)
+    monkeypatch.setattr(offers, "LATE", 0)
+    async with house.waits() as here:
+        house.transport(here.store).pause_reading()
+        wire = here.store._offers.wire
+        assert await here.left(), "nobody knows yet"
+        await there.enqueue([job()])
+        assert not await here.left()
+        await until(lambda: here.store._offers.wire not in (None, wire))
+        monkeypatch.setattr(offers, "LATE", 30)
+        await here.offer()
+        await there.enqueue([new := job()])
+        await until(lambda: here.came)
+        assert [claim.id for claim, _ in here.came] == [new.id]

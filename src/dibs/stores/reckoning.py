@@ -20,9 +20,12 @@ class Reckoning:
             self._sent_at = now
         return now
 
-    def answered(self, sent_at: float, moment: datetime) -> None:
-        """The store has answered an offer, with its time."""
-        self._sent_at, self._moment = sent_at, moment
+    def answered(self, sent_at: float, moment: datetime | None) -> None:
+        """The store has answered an offer, with its time; None: it took none."""
+        if moment is not None:
+            self._sent_at, self._moment = sent_at, moment
+        elif self._moment is None:
+            self._sent_at = None
 
     def not_before(self, claim: Claim, lease: timedelta) -> float:
         """A time by our monotonic clock at which the claim was not yet made. By the store's, it says so itself."""

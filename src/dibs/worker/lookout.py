@@ -143,6 +143,8 @@ class Lookout:
         """Nothing runs any more: time for an offer, if there is nothing to ask either, where a store takes offers."""
         if self._offering is None or self._offered is not None or not all(lane.dry for lane in self._lanes.values()):
             return
+        if self._leaving is not None and not self._leaving.done():
+            return  # it would take back the next one
         offer = self._offer()
         if offer is not None:
             self._handed.clear()

@@ -75,8 +75,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._limits = Limits(max_bytes=self._options.max_bytes)
         self._places = Places(self._options.look_every)
         self._waker = Waker(self._wake)
-        self._offers = Offers(self._fetch)
-        self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up)
+        self._offers = Offers(self._fetch, self._hang_up)
+        self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up, self._say)
         self._pool: Any = None
         self._taken = 0  # jobs claimed here since the last sweep
         self._opening = asyncio.Lock()
@@ -118,6 +118,9 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
     async def retract(self, worker: str) -> bool:
         return await self._offers.retract(worker)
 
+    def _hang_up(self) -> None:
+        self._listener.hang_up()
+
     async def _connect_listener(self, heard: Heard) -> Any:
         if self._options.pooler == "transaction":
             return None
@@ -128,6 +131,9 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     async def _wake(self, queues: list[str]) -> None:
         await self._fetch("select dibs.wake($1)", queues)
+
+    async def _say(self, channel: str) -> None:
+        await self._fetch("select pg_notify($1, '')", channel)
 
     async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
         if self._pool is None:

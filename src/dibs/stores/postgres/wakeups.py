@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -14,12 +15,12 @@ CHANNEL = "dibs"
 """Its payload is the name of a queue that may have due work."""
 ASKED = "dibs_asked"
 """Its payload is the name of a worker of whose claims one is to end."""
-HAND = "dibs_hand_{}"
-"""Its payload is a claim for a worker of this process, which is the one with that number of the connection."""
+HAND = "dibs_hand_"
+"""With a name of the connection behind it. Its payload is a claim for a worker of this process; none: an echo."""
 CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
-ATTEND = 5.0
-"""Seconds that a server has to say who we are: others wait meanwhile."""
+ATTEND = 2.0
+"""Seconds in which a connection has to hear what is said to it."""
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
 GAP = 0.005
 BURST = 10
@@ -79,13 +80,18 @@ class Listener:
         connect: Callable[[Heard], Awaitable[Any]],
         probe: Callable[[Sequence[str]], Awaitable[set[str]]],
         handed: Callable[[str], None],
+        say: Callable[[str], Awaitable[None]],
     ) -> None:
         self._connect = connect
         self._probe = probe
         self._handed = handed
+        self._say = say
         self._connection: Any = None
-        self._number: int | None = None
-        """That claims may be sent to; None: nobody asked for it since the connection was made."""
+        self._introducing = asyncio.Lock()
+        self._introduced: Any = None
+        """The connection that was last given a name, or found deaf."""
+        self._name: str | None = None
+        self._echo: asyncio.Future[None]
         self._lock = asyncio.Lock()
         self._waiters: set[_Waiter] = set()
         # Each worker that has waited here, and whether one of its claims may have been asked to end since it was told.
@@ -130,27 +136,42 @@ class Listener:
                 # What was said while nobody listened is not known.
                 self._asked = dict.fromkeys(self._asked, True)
             with suppress(StoreUnavailable):
-                self._number = None
                 self._connection = await self._connect(self._heard)
 
-    async def attend(self) -> int | None:
-        """The number of the connection that listens, by which claims reach it; None where there is none."""
-        async with self._lock:
-            if self._connection is None or self._connection.is_closed():
+    async def attend(self) -> str | None:
+        """The name by which claims reach the connection that listens; None where they would not."""
+        async with self._introducing:
+            connection = self._connection
+            if connection is None or connection.is_closed():
                 return None
-            if self._number is None:
-                self._number = await self._attend(self._connection)
-            return self._number
+            if self._introduced is not connection:
+                self._name = None
+                try:
+                    self._name = await self._introduce(connection)
+                except Exception:
+                    self._introduced = connection
+                    raise
+                self._introduced = connection
+            return self._name
 
-    async def _attend(self, connection: Any) -> int:
+    async def _introduce(self, connection: Any) -> str | None:
+        """Once for each connection: see whether what is said to it is heard. A pooler may stand between."""
+        name = secrets.token_hex(16)
+        self._echo = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(ATTEND):
-                number: int = await connection.fetchval("select dibs.attend()")
-                await connection.add_listener(HAND.format(number), self._heard)
-        except TimeoutError:  # those who wait for the lock make another connection
-            connection.terminate()
-            raise
-        return number
+                await connection.add_listener(HAND + name, self._heard)
+                await self._say(HAND + name)
+                await self._echo
+                await connection.fetchval("select dibs.attend($1)", name)
+        except TimeoutError:
+            return None
+        return name
+
+    def hang_up(self) -> None:
+        """What was said to the connection did not arrive: whoever waits makes another."""
+        if self._connection is not None:
+            self._connection.terminate()
 
     def _heard(self, connection: object, pid: int, channel: str, name: object) -> None:
         if channel == ASKED:
@@ -160,7 +181,10 @@ class Listener:
                 if waiter.worker == name:
                     waiter.woken.put_nowait(None)
         elif channel != CHANNEL:
-            self._handed(str(name))
+            if name:
+                self._handed(str(name))
+            elif not self._echo.done():
+                self._echo.set_result(None)
         else:
             for waiter in self._waiters:
                 if name in waiter.queues:

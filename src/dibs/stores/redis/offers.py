@@ -1,5 +1,6 @@
 """Offers: what a worker that waits would claim. Whoever brings a job makes that claim and sends it: ``hand.lua``."""
 
+import time
 from collections.abc import Sequence
 
 from dibs.clock import from_micros, span_micros
@@ -12,6 +13,12 @@ from dibs.stores.redis.wire import Wire
 
 _ID, _LENGTH = 32, 8
 """What a claim on its way begins with: the job's id, and the length of its record as hexadecimal digits."""
+
+
+QUIET = 1.0
+"""Seconds after which a connection that said nothing is asked for a sign of life."""
+LATE = 2.0
+"""Seconds in which it has to give one."""
 
 
 class Offers:
@@ -27,11 +34,16 @@ class Offers:
         """Of each worker, with the last offer that it made: a claim may come late."""
         self.wire: Wire | None = None
         """The connection that listens."""
+        self._heard_at = 0.0
+        self._pinged_at: float | None = None
+        """When it was last asked for a sign of life, if it has not given one since."""
 
-    async def make(self, queues: Sequence[str], offer: Offer) -> None:
+    async def make(self, queues: Sequence[str], offer: Offer) -> bool:
         """See ``Offering.offer``."""
+        if self.wire is None or not self._lives(self.wire):
+            return False
         channel = self._link.root + b"hand:" + offer.worker.encode()
-        if channel not in self.channels and self.wire is not None:
+        if channel not in self.channels:
             self.wire.send(("SUBSCRIBE", channel))
         self.channels[channel], self._queues[offer.worker] = offer, queues
         tasks = b"" if offer.tasks is None else values.pack(tuple(offer.tasks))
@@ -39,6 +51,22 @@ class Offers:
         sent_at = self._reckoning.sent()
         moment = int(await self._link.call(self._script, *about, *queues))
         self._reckoning.answered(sent_at, from_micros(moment))
+        return True
+
+    def _lives(self, wire: Wire) -> bool:
+        """Whether claims are likely to arrive. A network may have forgotten a connection on which little is said."""
+        now = time.monotonic()
+        if self._pinged_at is not None and now - self._pinged_at > LATE:
+            wire.hang_up()
+            return False
+        if self._pinged_at is None and now - self._heard_at > QUIET:
+            self._pinged_at = now
+            wire.send(("PING",))
+        return True
+
+    def heard(self) -> None:
+        """The connection that listens has said something."""
+        self._heard_at, self._pinged_at = time.monotonic(), None
 
     async def retract(self, worker: str) -> bool:
         """See ``Offering.retract``."""

@@ -94,8 +94,7 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
     async def offer(self, queues: Sequence[str], offer: Offer) -> bool:
         if self._watch is not None:
             return False  # where no script claims, none does so for others
-        await self._offers.make(queues, offer)
-        return True
+        return await self._offers.make(queues, offer)
 
     async def retract(self, worker: str) -> bool:
         return await self._offers.retract(worker)

@@ -149,8 +149,8 @@ def is_plain(job: Admitted) -> bool:
 
 
 def is_usual(job: Admitted) -> bool:
-    """It is plain, due now, and has no key: what ``one.lua`` stores."""
-    return job.run_at is None and job.key is None and is_plain(job)
+    """It is plain, due now, and has no key: what ``one.lua`` stores. It may be lost on its way to a worker once."""
+    return job.run_at is None and job.key is None and job.max_attempts > 1 and is_plain(job)
 
 
 def one_job(job: Admitted) -> tuple[str | bytes, ...]:

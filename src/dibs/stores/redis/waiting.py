@@ -88,9 +88,13 @@ class Waiting:
             await asyncio.sleep(_POLL)
 
     def _heard(self, message: Any) -> None:
+        self._offers.heard()
+        if message[0] == b"pong":
+            return
         kind, channel, called = message
         if kind == b"message" and channel in self._offers.channels:
-            return self._offers.taken_up(channel, called)
+            self._offers.taken_up(channel, called)
+            return
         for waiter in self._waiters:
             if kind == b"message":
                 waiter.hear(called.decode())

@@ -60,6 +60,10 @@ class Wire(asyncio.Protocol):
         """Hang up, without waiting for the other side."""
         await self._connection.disconnect(nowait=True)
 
+    def hang_up(self) -> None:
+        """As if the other side had."""
+        self._transport.abort()
+
     @property
     def is_open(self) -> bool:
         """Whether the server has neither hung up nor said anything unasked."""

@@ -108,7 +108,7 @@ create index taken_claimed_in on dibs.taken (claimed_in);
 -- offer that is left, taken up or taken back is a HOT update.
 create unlogged table dibs.offered (
     worker text collate "C" primary key,
-    listener integer not null,             -- the connection that hears of the claim; see dibs.attend
+    listener text collate "C" not null,    -- who hears of the claim; see dibs.attend
     queues text[] collate "C" not null,
     tasks text[] collate "C",              -- those that the worker knows; null: all
     lease interval not null,

@@ -1,12 +1,4 @@
--- Whether a connection that said dibs.attend() still lives.
-create function dibs.attends(listener integer) returns boolean
-language plpgsql volatile
-as $$
-begin
-    if pg_try_advisory_lock_shared(dibs.attendance(), listener) then
-        perform pg_advisory_unlock_shared(dibs.attendance(), listener);
-        return false;
-    end if;
-    return true;
-end
-$$;
+-- Whether a connection that said dibs.attend still lives.
+create function dibs.attends(listener text) returns boolean
+language sql volatile
+as $$ select not pg_try_advisory_xact_lock_shared(hashtext('dibs attend'), hashtext(listener)) $$;

@@ -23,8 +23,11 @@ begin
     if length(queue) between 1 and 200 and queue !~ odd and length(task) between 1 and 200 and task !~ odd
         and max_attempts between 1 and 1000
     then
-        -- A message holds 8,000 bytes, and three names may have 1,600 of them each.
-        if hand and octet_length(args::text) + octet_length(meta::text) <= 2500 then
+        -- One attempt is not to be spent on the way. A message holds 8,000 bytes, and three names may have 1,600 of them each.
+        -- Who reads an old snapshot would be refused an offer that others have changed.
+        if hand and max_attempts > 1 and octet_length(args::text) + octet_length(meta::text) <= 2500
+            and current_setting('transaction_isolation') = 'read committed'
+        then
             taker := dibs.take_offer(queue, task, moment);
             handed := taker.worker is not null;
         end if;
@@ -37,16 +40,19 @@ begin
         )
         on conflict do nothing;
         -- One that is known as finished is looked up after the insert, so that a settle between the two is seen.
-        if found and exists (select from dibs.finished where finished.id = enqueue_plain.id) then
-            delete from dibs.job where job.id = enqueue_plain.id;
-        elsif found then
+        if found and not exists (select from dibs.finished where finished.id = enqueue_plain.id) then
             if handed then
-                insert into dibs.taken (jobs) values (array[id]);
-                perform dibs.hand(taker, id, queue, task, args, priority, moment, max_attempts, meta);
-            elsif wake then
+                handed := dibs.hand(taker, id);
+            end if;
+            if wake and not handed then
                 perform pg_notify('dibs', queue);
             end if;
             return true;
+        elsif found then
+            delete from dibs.job where job.id = enqueue_plain.id;
+        end if;
+        if handed then
+            update dibs.offered set open_until = taker.open_until where offered.worker = taker.worker;
         end if;
     end if;
     return false;
