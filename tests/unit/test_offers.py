@@ -260,6 +260,32 @@ async def test_a_worker_that_has_something_to_do_offers_nothing(
     await shop.store.close()
 
 
+async def test_an_offer_that_the_store_does_not_take_is_made_again_soon(house: House) -> None:
+    refused: list[Any] = []
+
+    def opening() -> Any:
+        store = house.open()
+        offer = store.offer
+
+        async def reluctant(queues: Any, offered: Any) -> bool:
+            refused.append(offered)
+            taken: bool = len(refused) > 3 and await offer(queues, offered)
+            return taken
+
+        store.offer = reluctant
+        return store
+
+    shop = Shop(opening)
+
+    @shop.task
+    async def add(n: int) -> None: ...
+
+    async with shop.working(name="w"):
+        await until(house.offers, 5)  # the next wait would begin later
+    assert len(refused) > 3
+    await shop.store.close()
+
+
 async def test_a_job_that_is_handed_over_while_the_worker_stops_is_not_left_behind(house: House) -> None:
     late: list[Any] = []
 

@@ -11,6 +11,7 @@ import pytest
 from dibs.clock import system_clock
 from dibs.job import NewJob
 from dibs.stores.sqlite import SQLiteStore
+from dibs.stores.sqlite import watching as watching_module
 from dibs.stores.sqlite.bell import Bell, Woken
 from dibs.stores.sqlite.connect import Connection
 from dibs.stores.sqlite.options import parse
@@ -125,6 +126,25 @@ async def test_no_commit_comes_unannounced_where_the_log_is_followed(path: Path,
         for number in range(100):
             await hears_of(watcher, other, f"q{number}")
         assert watcher.bell.follows(), "it would have stopped listening"
+
+
+@on_linux
+def test_a_commit_that_comes_long_after_its_write_was_announced(
+    bell: Bell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be slow, and a commit can be seen only when it is on it."""
+    monkeypatch.setattr(watching_module, "_REST", 0.01)
+    log = tmp_path / "log"
+    log.write_text("")
+    bell.follow(log)
+    pace = watching_module._Pace(bell)
+    for writes in (True, False):
+        with log.open("a") as out:
+            out.write("x" * writes)
+        for _ in range(20):  # longer and longer, until it rests
+            assert not pace.wait(1)
+        pace.found_news()
+        assert bell.follows() == writes, "who was told of nothing listens no more"
 
 
 @pytest.mark.parametrize("log", ["nowhere", "another"])

@@ -27,6 +27,8 @@ LOOK = 0.02
 FIRST_SULK, LONGEST_SULK = 0.01, 0.25
 """How long a queue is left alone that was called for and had nothing for us: jobs of tasks that we do not know, or
 others were faster. It may be called for all the time."""
+FIRST_RELUCTANCE, LONGEST_RELUCTANCE = 0.05, 1.0
+"""After how long an offer is made again that a store did not take. In the end, not before the next wait."""
 LATE = 0.25
 """Seconds that a claim may be on its way to whoever has just retracted the offer that it was made by."""
 
@@ -82,6 +84,7 @@ class Lookout:
         self._leaving: asyncio.Future[None] | None = None
         self._handed = asyncio.Event()
         """A claim has come since it was made."""
+        self._reluctance = Backoff(FIRST_RELUCTANCE, LONGEST_RELUCTANCE)
         self._frees = 0
 
     # --- asking ---------------------------------------------------------------------------------------------
@@ -155,10 +158,19 @@ class Lookout:
         try:
             if not await store.offer(list(self._lanes), offer):
                 self._offered = None
-            elif self._offered is not offer:  # we were called meanwhile, and our claim may have come before it
+                self._refused()
+                return
+            self._reluctance.reset()
+            if self._offered is not offer:  # we were called meanwhile, and our claim may have come before it
                 await store.retract(offer.worker)
         except Exception:  # the wait, too, will say so
             self._offered = None
+
+    def _refused(self) -> None:
+        """Try again soon, a few times: a store that has just begun to listen may take no offer yet."""
+        pause = self._reluctance.next()
+        if pause < LONGEST_RELUCTANCE / 2:
+            asyncio.get_running_loop().call_later(pause, self.idle)
 
     def _take(self, take: Callable[[Claim, float], None], claim: Claim, asked_at: float) -> None:
         self._offered = None

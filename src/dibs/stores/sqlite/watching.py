@@ -69,6 +69,8 @@ class _Pace:
         self._bell = bell
         self._pause = _FIRST_PAUSE
         self._rested = False
+        self._announced = False
+        """Somebody has written since the last commit was found: a slow disk may keep it for a while."""
 
     def wait(self, most: float) -> bool:
         """Until it is time, or somebody writes; whether it was the bell.
@@ -81,13 +83,15 @@ class _Pace:
         if woken is Woken.TIME and (resting or left > _FIRST_PAUSE):
             woken = self._bell.wait(left - (0 if resting else _FIRST_PAUSE), writes=True)
         self._rested = resting and woken is Woken.TIME
+        self._announced = self._announced or woken is Woken.WRITE
         self._pause = _FIRST_PAUSE if woken is Woken.WRITE else min(self._pause * 1.5, _LONGEST_PAUSE)
         return woken is Woken.STROKE
 
     def found_news(self) -> None:
         """A commit was found. If nobody had told of its write, nobody will tell of the next one."""
-        if self._rested and not self._bell.written():
+        if self._rested and not self._announced and not self._bell.written():
             self._bell.forsake()
+        self._announced = False
 
 
 class Watcher:
