@@ -280,23 +280,37 @@ _SILENT = "create or replace function dibs.attend(listener text) returns void as
 async def _say_nothing(channel: str) -> None: ...
 
 
-async def test_a_connection_that_missed_a_claim_is_made_again(
+async def test_a_connection_that_missed_a_claim_is_sent_no_more(
     house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network may have forgotten it, while the server thinks that somebody listens."""
-    monkeypatch.setattr(offers, "LATE", 0.01)
+    """A network may have forgotten it, while the server thinks that somebody listens. To wait, there is polling."""
+    monkeypatch.setattr(offers, "LATE", 0.1)
     async with house.waits() as here:
         await here.offer()
         house.transport(here.store).pause_reading()
-        first = here.store._listener._connection
         await there.enqueue([lost := job()])
         assert not await is_queued(there, lost)
         assert await here.store.claim("q", "w", 1, LEASE) == []  # as it does every ten seconds
-        await until(lambda: _has_another(here.store, first))
-        await here.offer()
+        assert not await here.left(), "it may be on its way"
+        await until(lambda: here.store._listener._name is None)
+        assert not await here.left()
         await there.enqueue([new := job()])
+        assert await _called_for(here, there, new)
+
+
+async def test_a_claim_that_comes_after_its_offer_was_taken_back_is_no_reason_to_offer_no_more(
+    house: PostgresHouse, there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offers, "LATE", 30)
+    async with house.waits() as here:
+        await here.offer()
+        house.transport(here.store).pause_reading()
+        await there.enqueue([job()])
+        assert not await here.store.retract("w")
+        assert not await here.left(), "it may be on its way"
+        house.transport(here.store).resume_reading()
         await until(lambda: here.came)
-        assert [claim.id for claim, _ in here.came] == [new.id]
+        await here.offer()
 
 
 async def test_what_a_claim_brought_is_not_lost_if_the_offer_cannot_be_taken_back(

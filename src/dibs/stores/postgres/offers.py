@@ -33,10 +33,14 @@ class Offers:
         self._open: set[str] = set()
         """Workers whose offer stands, as far as we know."""
         self._came = 0
+        self._in_doubt = False
+        """An offer was taken up, and no claim has come since."""
         self._reckoning = Reckoning()
 
     async def make(self, listener: str, queues: Sequence[str], offer: Offer) -> bool:
         """See ``Offering.offer``; ``listener`` is the name of the connection that listens."""
+        if self._in_doubt:
+            return False
         self._last[offer.worker] = offer
         self._open.add(offer.worker)
         tasks = None if offer.tasks is None else list(offer.tasks)
@@ -53,12 +57,15 @@ class Offers:
         stands, came = worker in self._open, self._came
         self._open.discard(worker)
         [[stood]] = await self._fetch(_RETRACT, worker)
-        if stands and not stood:
-            asyncio.get_running_loop().call_later(LATE, self._doubt, came)
+        if stands and not stood and came == self._came:
+            self._in_doubt = True
+            asyncio.get_running_loop().call_later(LATE, self._give_up, came)
         return bool(stood)
 
-    def _doubt(self, came: int) -> None:
-        if self._came == came:
+    def _give_up(self, came: int) -> None:
+        """Wait no longer for the claim."""
+        if came == self._came:
+            self._in_doubt = False
             self._deaf()
 
     def stands(self, worker: str) -> bool:
@@ -78,6 +85,7 @@ class Offers:
             return  # its lease brings the job back
         self._open.discard(worker)
         self._came += 1
+        self._in_doubt = False
         run_at, locked_until = moment.astimezone(UTC), until.astimezone(UTC)
         claim = Claim(
             id_,

@@ -75,7 +75,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._limits = Limits(max_bytes=self._options.max_bytes)
         self._places = Places(self._options.look_every)
         self._waker = Waker(self._wake)
-        self._offers = Offers(self._fetch, self._hang_up)
+        self._offers = Offers(self._fetch, self._distrust)
         self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up, self._say)
         self._pool: Any = None
         self._taken = 0  # jobs claimed here since the last sweep
@@ -118,8 +118,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
     async def retract(self, worker: str) -> bool:
         return await self._offers.retract(worker)
 
-    def _hang_up(self) -> None:
-        self._listener.hang_up()
+    def _distrust(self) -> None:
+        self._listener.distrust()
 
     async def _connect_listener(self, heard: Heard) -> Any:
         if self._options.pooler == "transaction":

@@ -168,10 +168,9 @@ class Listener:
             return None
         return name
 
-    def hang_up(self) -> None:
-        """What was said to the connection did not arrive: whoever waits makes another."""
-        if self._connection is not None:
-            self._connection.terminate()
+    def distrust(self) -> None:
+        """A claim that was sent to the connection did not arrive: no more are to be. To wait, there is polling."""
+        self._name = None
 
     def _heard(self, connection: object, pid: int, channel: str, name: object) -> None:
         if channel == ASKED:
