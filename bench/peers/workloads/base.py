@@ -1,6 +1,8 @@
 """What every workload has: entries, figures, a measure."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 import msgspec
@@ -46,6 +48,16 @@ class Stage(msgspec.Struct, frozen=True):
     def bout(self, entry: Entry, *, kind: str | None = None, work: float = 0.0) -> Bout:
         kind = kind or entry.peer.kinds[0]
         return Bout(entry.peer, entry.setting, self.ground, self.home, kind=kind, work=work)
+
+    @contextmanager
+    def beside(self) -> Iterator["Stage"]:
+        """Another one of the same kind, on ground of its own."""
+        ground = type(self.ground)()
+        try:
+            ground.start()
+            yield msgspec.structs.replace(self, ground=ground)
+        finally:
+            ground.stop()
 
 
 class Workload(ABC):

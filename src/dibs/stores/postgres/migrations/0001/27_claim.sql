@@ -27,6 +27,7 @@ declare
     in_steps boolean;
     lanes constant smallint[] := case when moment < after_until then after_priority end;
     lane integer := -32769;
+    known integer := 1;
     spot integer;
     from_run_at timestamptz;
     from_id uuid;
@@ -41,8 +42,7 @@ begin
     select
         coalesce(queue.lifo, false), case when queue.paused then 0 else max_jobs end,
         queue.ageing is not null
-            or exists (select from dibs.scope where scope.kind = 'task')
-            or exists (select from dibs.scope where scope.kind in ('key', 'queue') and scope.name = claim.queue)
+            or exists (select from dibs.scope where scope.kind = 'task' or scope.name = claim.queue)
     into newest_first, wanted, in_steps
     from (select) as nothing left join dibs.queue on queue.name = claim.queue;
     if in_steps and wanted > 0 then
@@ -53,18 +53,19 @@ begin
     end if;
 
     while wanted > 0 loop
-        if lanes is null then
-            lane := (
-                select job.priority from dibs.job
-                where job.queue = claim.queue and job.unmet = 0 and job.priority > lane
-                order by job.priority
-                limit 1
-            );
-        else
-            lane := dibs.next_lane(queue, lane, lanes);
-            spot := array_position(lanes, lane::smallint);
-        end if;
+        -- As dibs.next_lane does it, without a function: this is done in every claim.
+        while lanes[known] <= lane loop
+            known := known + 1;
+        end loop;
+        lane := coalesce((
+            select job.priority from dibs.job
+            where job.queue = claim.queue and job.unmet = 0
+                and job.priority > lane and job.priority < coalesce(lanes[known], 32768)
+            order by job.priority
+            limit 1
+        ), lanes[known]);
         exit when lane is null;
+        spot := array_position(lanes, lane::smallint);
         from_run_at := coalesce(after_run_at[spot], '-infinity');
         from_id := coalesce(after_id[spot], '00000000-0000-0000-0000-000000000000');
         loop
