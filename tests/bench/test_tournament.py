@@ -15,6 +15,7 @@ from bench.peers.results import Measured, Results, cells, machine
 from bench.peers.table import EVERY, Peer, Setting
 from bench.peers.tournament import Plan, Tournament
 from bench.peers.workloads import WORKLOADS, Entry, Stage, Workload
+from bench.peers.workloads.lasting import Growth
 
 HONEST = Peer(name="careless", store="sqlite", script="tests.bench.careless", default=Setting("honest"))
 
@@ -44,6 +45,21 @@ def test_a_system_that_loses_a_job_has_none(ground: Ground) -> None:
 def test_a_system_that_runs_a_job_twice_has_none(ground: Ground) -> None:
     with pytest.raises(DiscrepancyError, match="1 ran more than once"):
         _drained(ground, Setting("doubles", "doubles=1"))
+
+
+class _Short(Growth):
+    PARTS, ENDS = 2, 1
+
+
+def test_a_store_that_has_grown_takes_turns_with_an_empty_one(ground: Ground) -> None:
+    peer = EVERY["dibs-sqlite"]
+    jobs, figures = _Short().measure(Stage(ground, own_home(), most=30), Entry(peer, peer.best, "short"))
+    assert jobs == 60
+    assert set(figures) == {"empty", "last", "ratio", "part 1", "part 2"}
+    assert figures["last"] == figures["part 2"] > 0
+    assert figures["ratio"] == figures["last"] / figures["empty"]
+    # What takes turns with it left it alone.
+    assert ground.count(["select count(*) from dibs_history"]) == 60
 
 
 @pytest.mark.parametrize(
