@@ -65,6 +65,41 @@ async def test_two_bulk_verbs_that_get_the_same_jobs_in_opposite_orders_do_not_d
             await asyncio.gather(*calls)
 
 
+TEN = "select id from dibs.claim('default', $1, 10)"
+PATIENT = "alter function dibs.await_turn(text) set lock_timeout = '30s'"
+
+
+async def test_claims_of_many_jobs_take_turns(url: str) -> None:
+    async with connected(url) as one, connected(url) as two, connected(url) as sql:
+        await sql.execute(PATIENT)
+        await sql.execute(MANY, timedelta(0), 0, 40)
+        async with one.transaction():
+            first = await one.fetch(TEN, "a")
+            call = asyncio.ensure_future(two.fetch(TEN, "b"))
+            await until_stuck(sql, two.get_server_pid(), call)
+            assert not call.done()
+        assert len({row[0] for row in (*first, *await call)}) == 20
+
+
+async def test_who_keeps_its_turn_in_a_transaction_holds_up_others_for_a_moment_only(url: str) -> None:
+    async with connected(url) as one, connected(url) as two, connected(url) as sql:
+        await sql.execute(MANY, timedelta(0), 0, 40)
+        async with one.transaction(), asyncio.timeout(20):
+            first, second = await one.fetch(TEN, "a"), await two.fetch(TEN, "b")
+        assert len({row[0] for row in (*first, *second)}) == 20
+
+
+@pytest.mark.parametrize(("queue", "most"), [("default", 9), ("other", 10)])
+async def test_claims_of_few_jobs_and_of_other_queues_need_no_turn(url: str, queue: str, most: int) -> None:
+    async with connected(url) as one, connected(url) as two, connected(url) as sql:
+        await sql.execute(PATIENT)
+        await sql.execute(MANY, timedelta(0), 0, 40)
+        async with one.transaction(), asyncio.timeout(10):
+            await one.fetch(TEN, "a")
+            found = await two.fetch("select id from dibs.claim($1, 'b', $2)", queue, most)
+        assert len(found) == (9 if queue == "default" else 0)
+
+
 @pytest.mark.parametrize("by", ["key", "id"])
 async def test_two_enqueues_of_the_same_jobs_in_opposite_orders_do_not_deadlock(url: str, by: str) -> None:
     given = [NewJob(task="t", key=f"k{n}" if by == "key" else None) for n in range(9)]

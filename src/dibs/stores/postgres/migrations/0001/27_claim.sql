@@ -22,10 +22,10 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    moment constant timestamptz := dibs.clock();
+    moment timestamptz;
     newest_first boolean;
     in_steps boolean;
-    lanes constant smallint[] := case when moment < after_until then after_priority end;
+    lanes smallint[];
     lane integer := -32769;
     known integer := 1;
     spot integer;
@@ -37,6 +37,11 @@ begin
     if coalesce(worker, '') = '' or lease is null or lease not between '1 second' and '24 hours' then
         raise 'a % needs a worker and a lease from 1 second to 24 hours', 'claim' using errcode = 'invalid_parameter_value';
     end if;
+    if max_jobs >= 10 and not pg_try_advisory_xact_lock(1684628083, hashtext(queue)) then
+        perform dibs.await_turn(queue);
+    end if;
+    moment := dibs.clock();
+    lanes := case when moment < after_until then after_priority end;
     -- Whoever sets a limit waits for those who claim without one, so that it finds all that they have taken.
     lock table dibs.gate in row share mode;
     select
