@@ -89,6 +89,16 @@ async def test_who_keeps_its_turn_in_a_transaction_holds_up_others_for_a_moment_
         assert len({row[0] for row in (*first, *second)}) == 20
 
 
+async def test_transactions_that_claim_from_two_queues_in_opposite_orders_both_go_on(url: str) -> None:
+    async with connected(url, **QUICK) as one, connected(url, **QUICK) as two, connected(url) as sql:
+        await sql.execute(MANY, timedelta(0), 0, 40)
+        other = TEN.replace("default", "other")
+        async with one.transaction(), two.transaction(), asyncio.timeout(20):
+            await asyncio.gather(one.fetch(TEN, "a"), two.fetch(other, "b"))
+            first, second = await asyncio.gather(one.fetch(other, "a"), two.fetch(TEN, "b"))
+        assert (len(first), len(second)) == (0, 10)
+
+
 @pytest.mark.parametrize(("queue", "most"), [("default", 9), ("other", 10)])
 async def test_claims_of_few_jobs_and_of_other_queues_need_no_turn(url: str, queue: str, most: int) -> None:
     async with connected(url) as one, connected(url) as two, connected(url) as sql:

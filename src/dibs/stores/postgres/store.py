@@ -62,6 +62,8 @@ _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
 _REPORTING = "select dibs.heartbeat($1, $2, $3, $4, $5, $6)"
 SWEEP_AFTER = 50_000
 """Jobs that may be claimed without a sweep: whoever looks for those that run reads what was claimed since the last."""
+CLAIMS_AT_ONCE = 8
+"""Claims of one process under way at a time: each walks past what the others are taking, and the more, the further."""
 _PUTS_BACK = frozenset({"retry", "released", "snoozed"})
 _PULSES = {pulse.value: pulse for pulse in Pulse}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
@@ -79,6 +81,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up, self._say)
         self._pool: Any = None
         self._taken = 0  # jobs claimed here since the last sweep
+        self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._opening = asyncio.Lock()
 
     @classmethod
@@ -208,12 +211,13 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
             self._taken = 0
             await self._fetch("select dibs.sweep(0)")
         claiming = self._claim_in_two_phases if self._options.claim == "two-phase" else self._claim_at_once
-        if self._offers.stands(worker):
-            claims, _ = await asyncio.gather(
-                claiming(queue, worker, limit, lease, known), self._offers.take_back(worker)
-            )
-        else:
-            claims = await claiming(queue, worker, limit, lease, known)
+        async with self._claiming:
+            if self._offers.stands(worker):
+                claims, _ = await asyncio.gather(
+                    claiming(queue, worker, limit, lease, known), self._offers.take_back(worker)
+                )
+            else:
+                claims = await claiming(queue, worker, limit, lease, known)
         self._taken += len(claims)
         return claims
 
