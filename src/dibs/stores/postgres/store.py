@@ -22,7 +22,6 @@ from dibs.job import (
     Job,
     Kept,
     NewJob,
-    OnConflict,
     Page,
     QueueCounts,
     Report,
@@ -35,12 +34,13 @@ from dibs.job import (
     WorkerInfo,
 )
 from dibs.keepable import keepable
-from dibs.limits import Admitted, Limits, Settled
+from dibs.limits import Limits, Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.store import CHUNK, Offer
 from dibs.stores.bulk import BulkVerbs
 from dibs.stores.postgres import rows, schema
 from dibs.stores.postgres.connection import connect_listener, connect_pool, speaking_dibs, translate
+from dibs.stores.postgres.enqueueing import Enqueueing
 from dibs.stores.postgres.flows import FlowVerbs, steps_json
 from dibs.stores.postgres.offers import Offers
 from dibs.stores.postgres.options import split
@@ -49,10 +49,6 @@ from dibs.stores.postgres.pool import Pool
 from dibs.stores.postgres.queues import QueueVerbs
 from dibs.stores.postgres.wakeups import CHANNELS, Heard, Listener, Waker
 
-_ENQUEUE = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_ENQUEUE_ALL = "select * from dibs.enqueue_arrays($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-_ENQUEUE_ALIKE = "select dibs.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8)"
-_ENQUEUE_PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8, $8)"
 _CLAIM = f"select {rows.CLAIMED} from dibs.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"  # noqa: S608  # constants
 _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
 _TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"  # noqa: S608
@@ -77,6 +73,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self._limits = Limits(max_bytes=self._options.max_bytes)
         self._places = Places(self._options.look_every)
         self._waker = Waker(self._wake)
+        self._enqueueing = Enqueueing(self._fetch, self._places, self._waker)
         self._offers = Offers(self._fetch, self._distrust)
         self._listener = Listener(self._connect_listener, self._due, self._offers.taken_up, self._say)
         self._pool: Any = None
@@ -154,49 +151,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         admitted = rules.admit(jobs, self._limits)
-        if not admitted:
-            return []
-        queues = {job.queue for job in admitted}
-        at_once = self._waker.at_once(queues)
-        extras = _extras(admitted)
-        if not extras and await self._enqueue_plain(admitted, at_once):
-            return [Enqueued(job.id, True) for job in admitted]
-        with self._places.unsettled(any(map(_may_overtake, admitted))):
-            answers = await self._fetch(
-                _ENQUEUE_ALL if extras else _ENQUEUE,
-                [job.id for job in admitted],
-                [job.queue for job in admitted],
-                [job.task for job in admitted],
-                [job.args for job in admitted],
-                [job.priority for job in admitted],
-                [job.run_at for job in admitted],
-                [job.max_attempts for job in admitted],
-                [job.key for job in admitted],
-                [job.meta for job in admitted],
-                at_once,
-                *extras,
-            )
-        if not at_once:
-            self._waker.soon(queues)
-        return [Enqueued(id_, created, changed) for id_, created, changed in answers]
-
-    async def _enqueue_plain(self, jobs: Sequence[Admitted], at_once: bool) -> bool:
-        """Store jobs in less time; False, and nothing has changed, if there is more to them."""
-        first = jobs[0]
-        if first.run_at is not None or first.key is not None:
-            return False
-        if len(jobs) == 1:
-            about = first.id, first.queue, first.task, first.args, first.priority, first.max_attempts, first.meta
-            [[stored]] = await self._fetch(_ENQUEUE_PLAIN, *about, at_once)
-        elif all(_is_like(first, job) for job in jobs):
-            ids, args = [job.id for job in jobs], [job.args for job in jobs]
-            shared = first.priority, first.max_attempts, first.meta
-            [[stored]] = await self._fetch(_ENQUEUE_ALIKE, ids, first.queue, first.task, args, *shared, at_once)
-        else:
-            return False
-        if stored and not at_once:
-            self._waker.soon({first.queue})
-        return bool(stored)
+        return await self._enqueueing.enqueue(admitted) if admitted else []
 
     async def claim(
         self,
@@ -366,46 +321,6 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
     async def kept(self, kinds: Sequence[str]) -> Kept:
         asked = rules.names(kinds, "kind") or ()
         return rows.kept(await self._fetch("select * from dibs.kept($1)", list(asked)), asked)
-
-
-def _may_overtake(job: Admitted) -> bool:
-    """Whether it may come to stand before jobs that were there, itself or the one that it changes."""
-    return job.run_at is not None or job.on_conflict is not OnConflict.EXISTING
-
-
-def _is_like(first: Admitted, job: Admitted) -> bool:
-    """Whether two plain jobs differ in nothing but their ids and arguments."""
-    return (
-        job.queue == first.queue
-        and job.task == first.task
-        and job.priority == first.priority
-        and job.run_at == first.run_at
-        and job.max_attempts == first.max_attempts
-        and job.key == first.key
-        and job.meta == first.meta
-    )
-
-
-def _is_plain(job: Admitted) -> bool:
-    return (
-        job.expires_at is None
-        and job.limit_key is None
-        and job.unique_for is None
-        and job.on_conflict is OnConflict.EXISTING
-    )
-
-
-def _extras(jobs: Sequence[Admitted]) -> tuple[list[Any], ...]:
-    """The last arguments of ``dibs.enqueue_arrays``; none if no job says anything that most leave out."""
-    if all(map(_is_plain, jobs)):
-        return ()
-    return (
-        [job.expires_at for job in jobs],
-        [job.limit_key for job in jobs],
-        [job.unique_for for job in jobs],
-        [job.on_conflict.value for job in jobs],
-        [job.max_delay for job in jobs],
-    )
 
 
 def _change_call(change: Change) -> tuple[str, tuple[Any, ...]]:

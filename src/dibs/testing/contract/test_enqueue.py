@@ -1,5 +1,6 @@
 """Enqueue: all or nothing, safe to send again, and what went in is what comes out."""
 
+import asyncio
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -160,6 +161,17 @@ async def test_an_id_that_comes_twice_in_one_call_is_stored_once(store: Store) -
     answers = await store.enqueue([job, new(id=job.id, args=2), new(id=job.id, args=3)])
     assert answers == [Enqueued(job.id, created=made) for made in (True, False, False)]
     assert [found.args for found in await every_job(store)] == [1]
+
+
+async def test_calls_at_the_same_time_each_get_an_answer_of_their_own(store: Store) -> None:
+    given = [new(args={"number": number}) for number in range(20)]
+    again = given[7]
+    calls = [store.enqueue([job]) for job in [*given, again, again]]
+    answers = [answer for [answer] in await asyncio.gather(*calls)]
+    assert [answer.id for answer in answers] == [job.id for job in [*given, again, again]]
+    assert sum(answer.created for answer in answers) == 20
+    assert sum(answer.created for answer in answers if answer.id == again.id) == 1
+    assert {job.id: job.args for job in await every_job(store)} == {job.id: job.args for job in given}
 
 
 async def test_a_call_sent_again_adds_only_what_was_missing(store: Store) -> None:
