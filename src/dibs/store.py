@@ -140,13 +140,16 @@ class Store(Protocol):
         cancelled at once.
         """
 
-    async def sweep(self, limit: int = CHUNK) -> int:
+    async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
         """Do what a claim does to expired jobs where nobody claims, in every queue, up to ``limit`` of them.
 
         One with attempts left goes back to queued, in its place; one with none is failed; one whose cancel was
         asked is cancelled, and so is one whose ``expires_at`` has come, and every queued job, due or not, of which that
         is true: first expired leases, longest expired first, then queued jobs by ``expires_at``, then by id. Returns
         how many there were.
+
+        With ``not_within`` nothing need be done if a sweep has looked at all of it within that time: of many workers
+        not each has to do what another has just done.
         """
 
     # --- flows ----------------------------------------------------------------------------------------------

@@ -166,6 +166,34 @@ async def test_leases_that_expired_are_found_by_any_later_sweep(postgres_databas
         assert len(await store.claim("default", "w", 1_000, LEASE)) == len(claims)
 
 
+async def test_what_one_worker_has_swept_others_need_not_sweep(postgres_database: DatabaseFactory) -> None:
+    spared = timedelta(seconds=2)
+    async with in_lab(postgres_database(POSTGRES_LABELS[-1])) as (lab, store):
+        await store.enqueue(jobs(2))
+        for seconds in (1, 60):
+            await store.claim("default", "w", 1, timedelta(seconds=seconds))
+        assert await store.sweep(not_within=spared) == 0
+        await lab.advance(1.5)
+        assert await store.sweep(not_within=spared) == 0
+        await lab.advance(0.5)
+        assert await store.sweep(not_within=spared) == 1
+        await lab.advance(10)
+        assert await store.sweep(not_within=spared) == 0
+        await lab.advance(-8)  # a clock that was set back
+        assert len(await store.claim("default", "w", 1, timedelta(seconds=1))) == 1
+        await lab.advance(1)
+        assert await store.sweep(not_within=spared) == 1
+
+
+async def test_where_nothing_runs_a_sweep_writes_nothing(url: str) -> None:
+    async with connected(url) as sql, opened(url) as store:
+        await store.enqueue(jobs(1))
+        await store.sweep()
+        before = await sql.fetchval("select xmin::text from dibs.swept")
+        await store.sweep()
+        assert await sql.fetchval("select xmin::text from dibs.swept") == before
+
+
 # --- old snapshots and new servers -------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ from dibs.limits.flows import (
 from dibs.limits.jobs import Admitted, admit, chosen, on_conflict
 from dibs.limits.queues import AGEING, CONCURRENCY, STARTS, ageing, limited, scope
 from dibs.limits.rates import after_start, opens_at
-from dibs.limits.sent import Settled, beating, claimable, reports, settleable, storable
+from dibs.limits.sent import Settled, beating, claimable, reports, settleable, storable, sweeping
 
 __all__ = [
     "AGEING",
@@ -119,6 +119,7 @@ __all__ = [
     "span",
     "steps",
     "storable",
+    "sweeping",
     "to_json",
     "within",
 ]

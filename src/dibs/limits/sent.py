@@ -28,6 +28,7 @@ from dibs.limits.basics import (
     moment,
     name,
     names,
+    span,
     to_json,
     within,
 )
@@ -107,6 +108,11 @@ def claimable(
     limit(count)
     lease(span)
     return None if tasks is None else names(list(tasks), "task")
+
+
+def sweeping(count: int, not_within: timedelta | None) -> tuple[int, timedelta | None]:
+    """Check what a sweep is asked for."""
+    return limit(count), None if not_within is None else span(not_within, "not_within")
 
 
 def beating(

@@ -14,6 +14,8 @@ from dibs.worker.log import log
 from dibs.worker.outage import Backoff, Weather
 
 PRUNE_EVERY = 300.0
+SWEEPS = 8
+"""Sweeps by many workers in the time in which one makes one, at most: others are content with what was swept."""
 CHUNK = 500
 PAUSE = 0.05
 """Seconds between two chunks, for the others."""
@@ -93,7 +95,7 @@ class Maintenance:
         return 0
 
     async def _sweep_once(self) -> int:
-        return await self._store.sweep(CHUNK)
+        return await self._store.sweep(CHUNK, not_within=timedelta(seconds=self._sweep_every / SWEEPS))
 
     async def _prune_once(self) -> int:
         assert self._retention is not None

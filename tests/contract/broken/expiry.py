@@ -50,7 +50,7 @@ class OnlyFreshJobsExpire(MemoryStore):
     "test_expiry::test_a_sweep_takes_leases_first_then_the_longest_over",
 )
 class SweepLooksAtLeasesOnly(MemoryStore):
-    async def sweep(self, limit: int = 1_000) -> int:
+    async def sweep(self, limit: int = 1_000, *, not_within: timedelta | None = None) -> int:
         queued = [record for record in self._jobs.values() if record.state is State.QUEUED]
         times = [record.expires_at for record in queued]
         for record in queued:

@@ -100,7 +100,7 @@ class ReportsAreNotFenced(WrongHeartbeat):
 
 @caught_by("test_sweep::test_an_expired_job_goes_back_to_queued")
 class SweepLosesJobs(MemoryStore):
-    async def sweep(self, limit: int = 1_000) -> int:
+    async def sweep(self, limit: int = 1_000, *, not_within: timedelta | None = None) -> int:
         expired = [
             record
             for record in self._jobs.values()
@@ -113,7 +113,7 @@ class SweepLosesJobs(MemoryStore):
 
 @caught_by("test_sweep::test_a_sweep_takes_at_most_its_limit_the_longest_expired_first")
 class SweepWithoutLimit(MemoryStore):
-    async def sweep(self, limit: int = 1_000) -> int:
+    async def sweep(self, limit: int = 1_000, *, not_within: timedelta | None = None) -> int:
         rules.limit(limit)
         return await super().sweep(rules.BULK)
 

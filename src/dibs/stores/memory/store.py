@@ -231,8 +231,8 @@ class MemoryStore(QueueVerbs, LimitVerbs, FlowVerbs, Looking, Keeping, BulkVerbs
                 record.attempts -= 1
                 self._put_back(record, record.run_at)
 
-    async def sweep(self, limit: int = CHUNK) -> int:
-        rules.limit(limit)
+    async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
+        rules.sweeping(limit, not_within)
         with self._lock:
             now = self._clock()
             late = (record for record in self._held.values() if not record.holds(now))

@@ -255,10 +255,10 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         [[verdicts]] = await self._fetch(_SUCCEED, ids, epochs, worker, None if silent else results)
         return [_VERDICTS[verdict] for verdict in verdicts]
 
-    async def sweep(self, limit: int = CHUNK) -> int:
+    async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
         self._taken = 0
         with self._places.unsettled():
-            return await self._number("select dibs.sweep($1)", rules.limit(limit))
+            return await self._number("select dibs.sweep($1, $2)", *rules.sweeping(limit, not_within))
 
     # --- looking --------------------------------------------------------------------------------------------
 

@@ -172,8 +172,8 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
             verdicts += [_VERDICTS[letter] for letter in answer]
         return verdicts
 
-    async def sweep(self, limit: int = CHUNK) -> int:
-        rules.limit(limit)
+    async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
+        rules.sweeping(limit, not_within)
         return await self._in_steps("sweep", limit)
 
     async def _in_steps(self, verb: str, limit: int, *args: str | bytes | int) -> int:

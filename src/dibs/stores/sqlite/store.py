@@ -243,8 +243,8 @@ class SQLiteStore(BulkVerbs):
         items = rules.settleable(settlements, self._limits)
         return await self._write_few(lambda db, now: settling.settle(db, items, now), len(items))
 
-    async def sweep(self, limit: int = CHUNK) -> int:
-        rules.limit(limit)
+    async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
+        rules.sweeping(limit, not_within)
         return await self._write(lambda db, now: claiming.sweep(db, limit, now))
 
     # --- flows ----------------------------------------------------------------------------------------------

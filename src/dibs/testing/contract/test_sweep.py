@@ -108,6 +108,24 @@ async def test_a_sweep_takes_at_most_its_limit_the_longest_expired_first(store: 
     assert await store.sweep(2) == 0
 
 
+async def test_a_sweep_is_made_if_none_was_within_the_time(store: Store, lab: Lab) -> None:
+    await add(store, 3)
+    await take(store, lease=30 * SECOND)
+    assert await store.sweep(not_within=10 * SECOND) == 0
+    await lab.advance(31)
+    assert await store.sweep(2, not_within=10 * SECOND) == 2
+    assert await store.sweep(2, not_within=10 * SECOND) == 1, "the last one has not looked at all"
+
+
+async def test_a_sweep_that_is_not_spared_is_made_at_any_time(store: Store, lab: Lab) -> None:
+    await add(store, 2)
+    for seconds in (1, 2):
+        await take_one(store, lease=seconds * SECOND)
+    for _ in range(2):
+        await lab.advance(1)
+        assert await store.sweep() == 1
+
+
 async def test_a_second_sweep_finds_nothing(store: Store, lab: Lab) -> None:
     await add(store, 3, max_attempts=2)
     await take(store)
@@ -152,3 +170,9 @@ async def test_a_released_lease_is_not_swept(store: Store, lab: Lab) -> None:
 async def test_a_sweep_takes_1_to_10000(store: Store, limit: Any) -> None:
     with pytest.raises(Refused):
         await store.sweep(limit)
+
+
+@pytest.mark.parametrize("not_within", [5, 0 * SECOND, -SECOND])
+async def test_a_sweep_is_spared_for_some_time(store: Store, not_within: Any) -> None:
+    with pytest.raises(Refused, match="not_within"):
+        await store.sweep(not_within=not_within)

@@ -120,7 +120,8 @@ create unlogged table dibs.offered (
 create table dibs.swept (
     single boolean primary key default true check (single),
     seen pg_snapshot not null default '1:1:',
-    sweeper xid8 not null default '0'
+    sweeper xid8 not null default '0',
+    looked_at timestamptz not null default '-infinity' -- when one last looked at all that there was to do
 );
 insert into dibs.swept default values;
 

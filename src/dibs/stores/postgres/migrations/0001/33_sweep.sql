@@ -1,6 +1,7 @@
 -- Does what a claim does to jobs that are over, up to `max_jobs` of every queue: first to expired leases, the longest
 -- expired first, then to queued jobs that are not to be started any more; see Store.sweep. Other expired leases go back.
-create function dibs.sweep(max_jobs integer default 1000) returns integer
+-- Not if one has done all of it within the time of `not_within`: it looks up every job that runs.
+create function dibs.sweep(max_jobs integer default 1000, not_within interval default null) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 -- However many jobs wait, those that run are fetched by their ids.
@@ -9,7 +10,7 @@ as $$
 #variable_conflict use_column
 declare
     moment constant timestamptz := dibs.clock();
-    running constant uuid[] := dibs.take_stock();
+    running uuid[];
     late uuid[];
     chosen uuid[];
     plain uuid[];
@@ -18,6 +19,10 @@ declare
     one uuid;
     touched integer;
 begin
+    if exists (select from dibs.swept where swept.looked_at > moment - not_within and swept.looked_at <= moment) then
+        return 0;
+    end if;
+    running := dibs.take_stock();
     late := array(
         select job.id from dibs.job
         where job.id = any (running) and job.locked_until <= moment
@@ -56,6 +61,9 @@ begin
         where job.id = any (running) and job.locked_until is not null
     ) as held
     group by held.part;
+    if running <> '{}' and touched < max_jobs then -- where nothing runs there is nothing to spare others
+        update dibs.swept set looked_at = moment;
+    end if;
     return touched;
 end
 $$;
