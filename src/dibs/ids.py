@@ -66,6 +66,11 @@ def derived_id(moment: datetime, *names: str) -> UUID:
     return UUID(int=millis << 80 | (hashed >> 64 & 0xFFF) << 64 | _VERSION_AND_VARIANT | hashed & _RANDOM_BITS)
 
 
+def is_fresh(id: UUID) -> bool:
+    """Whether it was made within the last second, by the clock here."""
+    return id.int >> 76 & 0xF == 7 and 0 <= time_ns() // 1_000_000 - (id.int >> 80) < 1_000
+
+
 def made_at(id: UUID) -> datetime | None:
     """When a UUIDv7 was made, to the millisecond; None for an id of another kind."""
     return _EPOCH + timedelta(milliseconds=id.int >> 80) if id.int >> 76 & 0xF == 7 else None

@@ -429,6 +429,26 @@ async def test_a_few_enqueues_in_a_row_wake_at_once_and_a_busy_producer_keeps_it
     assert sent == []
 
 
+async def test_a_wake_up_that_nobody_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeups, "WAKE", 0.01)
+    sent: list[list[str]] = []
+    first = asyncio.Event()
+
+    async def send(queues: list[str]) -> None:
+        sent.append(queues)
+        first.set()
+        if len(sent) == 1:
+            await asyncio.Event().wait()
+
+    waker = Waker(send)
+    waker.soon(["lost"])
+    await first.wait()
+    waker.soon(["next"])
+    async with asyncio.timeout(20):
+        await waker.close()
+    assert sent == [["lost"], ["next"]]
+
+
 async def test_behind_a_transaction_pooler_nothing_is_prepared_and_waiting_polls(url: str) -> None:
     async with opened(url, "pooler=transaction&pool=1") as store, opened(url) as producer, connected(url) as sql:
         waiting = asyncio.ensure_future(store.wait(["default"], PATIENCE))

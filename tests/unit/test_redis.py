@@ -167,6 +167,21 @@ async def test_a_lost_connection_is_reported_and_the_next_call_reconnects(server
         assert await store.counts() == []
 
 
+async def test_a_store_that_was_closed_can_be_used_on_another_loop(url: str) -> None:
+    store = RedisStore(url)
+
+    async def use() -> None:
+        given = jobs(30)
+        await asyncio.gather(*(store.enqueue([job]) for job in given))
+        await asyncio.gather(*(store.wait(["default"], LEASE) for _ in range(3)))
+        found = await asyncio.gather(*(store.claim("default", f"w{n}", 1, LEASE) for n in range(30)))
+        assert {claim.id for claims in found for claim in claims} == {job.id for job in given}
+        await store.close()
+
+    for _ in range(2):
+        await asyncio.to_thread(asyncio.run, use())
+
+
 async def test_a_master_that_becomes_a_replica_is_left_for_the_one_at_its_address(
     server: RedisServer, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dibs.errors import Refused, StoreUnavailable
+from dibs.errors import StoreUnavailable
 from dibs.stores.together import Together
 
 
@@ -27,7 +27,7 @@ class Ferry:
         if "!" in load:
             raise StoreUnavailable(load)
         if "?" in load:
-            raise Refused(load)
+            raise LookupError(load)
         return [letter.upper() for letter in letters]
 
 
@@ -67,13 +67,18 @@ async def test_no_more_go_together_than_may(ferry: Ferry) -> None:
     assert ferry.loads == ["a", "bc", "de", "f"]
 
 
-async def test_nobody_is_refused_for_what_another_brought(ferry: Ferry) -> None:
-    calls = await under_way(Together(ferry, lines=1, most=9), "a", "b", "?", "c")
-    ferry.leave()
-    first, second, refused, last = await asyncio.gather(*calls, return_exceptions=True)
-    assert (first, second, last) == (["A"], ["B"], ["C"])
-    assert isinstance(refused, Refused)
-    assert str(refused) == "?"
+@pytest.mark.parametrize("bad", range(5))
+async def test_nobody_fails_for_what_another_brought(ferry: Ferry, bad: int) -> None:
+    together = Together(ferry, lines=1, most=9)
+    letters = [*"bcdef"[:bad], "?", *"bcdef"[bad:]]
+    calls = await under_way(together, "a", *letters)
+    ferry.leave(20)
+    _, *answers = await asyncio.gather(*calls, return_exceptions=True)
+    failed = answers.pop(bad)
+    assert answers == [["B"], ["C"], ["D"], ["E"], ["F"]]
+    assert isinstance(failed, LookupError)
+    assert failed.args == ("?",)
+    assert await together("g") == ["G"]
 
 
 async def test_all_who_went_hear_that_the_store_is_away_and_the_next_try_again(ferry: Ferry) -> None:
@@ -114,12 +119,33 @@ async def test_who_goes_away_on_the_way_holds_up_nobody(ferry: Ferry, whose: int
     assert await together("d") == ["D"]
 
 
-async def test_when_the_loop_ends_nobody_waits_for_ever(ferry: Ferry) -> None:
+async def test_a_call_that_nobody_waits_for_any_more_is_given_up(ferry: Ferry) -> None:
     together = Together(ferry, lines=1, most=9)
     calls = await under_way(together, "a", "b", "c")
     ferry.leave(1)
     await calls[0]
-    [carrying] = together._under_way
-    carrying.cancel()
+    await asyncio.sleep(0)
+    late = await under_way(together, "d")
+    for call in calls[1:]:
+        call.cancel()
+    await asyncio.wait(calls)
+    ferry.leave(1)
+    assert await asyncio.gather(*late) == [["D"]]
+    assert ferry.loads == ["a", "bc", "d"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_when_the_loop_ends_nobody_waits_for_ever(ferry: Ferry, begun: bool) -> None:
+    together = Together(ferry, lines=1, most=9)
+    calls = await under_way(together, "a", "b", "c")
+    ferry.leave(1)
+    await calls[0]
+    if begun:
+        await asyncio.sleep(0)
+    assert ferry.loads == ["a", "bc"] if begun else ["a"]
+    for group in together._under_way:
+        group.task.cancel()  # as asyncio.run does
     answers = await asyncio.gather(*calls[1:], return_exceptions=True)
     assert [type(answer) for answer in answers] == [asyncio.CancelledError] * 2
+    ferry.leave()
+    assert await together("d") == ["D"]

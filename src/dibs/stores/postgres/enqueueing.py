@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from dibs.ids import is_fresh
 from dibs.job import Enqueued, OnConflict
 from dibs.limits import Admitted
 from dibs.store import CHUNK
@@ -20,7 +21,7 @@ _PLAIN = "select dibs.enqueue_plain($1, $2, $3, $4, $5, $6, $7, $8, $8)"
 AT_ONCE = 4
 """Calls with a single job that are under way at a time: jobs that come meanwhile go together in the next."""
 _SHORT = 10_000
-"""Characters. A thousand jobs with longer arguments would be much for one statement."""
+"""Characters of arguments and meta. A thousand longer jobs would be much for one statement."""
 
 
 class Enqueueing:
@@ -83,8 +84,11 @@ class Enqueueing:
 
 
 def _is_sociable(job: Admitted) -> bool:
-    """Whether it may be stored with those of others. With a key it might have to wait for somebody's transaction."""
-    return job.key is None and len(job.args) < _SHORT and _is_plain(job)
+    """Whether it may be stored with those of others.
+
+    With a key, or an id that was sent before, it might have to wait for somebody's transaction, and others with it.
+    """
+    return job.key is None and len(job.args) + len(job.meta) < _SHORT and _is_plain(job) and is_fresh(job.id)
 
 
 def _is_plain(job: Admitted) -> bool:

@@ -106,6 +106,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
             await self._listener.close()
             await self._pool.close()
             self._pool = None
+            # The next use may be on another loop.
+            self._opening, self._claiming = asyncio.Lock(), asyncio.Semaphore(CLAIMS_AT_ONCE)
 
     async def wait(self, queues: Sequence[str], timeout: timedelta, worker: str | None = None) -> frozenset[str]:
         return await self._listener.wait(queues, timeout, worker)

@@ -19,6 +19,8 @@ HAND = "dibs_hand_"
 """With a name of the connection behind it. Its payload is a claim for a worker of this process; none: an echo."""
 CHANNELS = (CHANNEL, ASKED)
 POLL = 1.0
+WAKE = 5.0
+"""Seconds for a call that wakes others."""
 ATTEND = 2.0
 """Seconds in which a connection has to hear what is said to it."""
 # NOTIFY takes a lock of the whole server at commit, so a busy producer sends one in so many seconds, not one a job.
@@ -61,8 +63,9 @@ class Waker:
 
     async def _send_pending(self) -> None:
         queues, self._pending = list(self._pending), set()
-        with suppress(StoreUnavailable):
-            await self._send(queues)
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(WAKE):  # a connection that a network forgot says nothing, for ever
+                await self._send(queues)
 
     async def close(self) -> None:
         """Send what is pending, also when a loop that ends has cancelled who would have sent it."""
@@ -195,6 +198,7 @@ class Listener:
             connection, self._connection = self._connection, None
             with suppress(OSError):
                 await connection.close(timeout=1)
+        self._lock, self._introducing = asyncio.Lock(), asyncio.Lock()  # the next use may be on another loop
 
 
 class _Waiter:

@@ -46,7 +46,8 @@ class Link:
         )
         self._home = dict(self._factory.connection_kwargs), self._where
         self._idle: list[Wire] = []
-        self._free = asyncio.Semaphore(options.pool)
+        self._most = options.pool
+        self._free = asyncio.Semaphore(self._most)
         self._root = b"{%s}:" % options.prefix.encode()
 
     @property
@@ -55,6 +56,11 @@ class Link:
         return self._root
 
     async def close(self) -> None:
+        """Close the connections. The next use may be on another loop."""
+        await self._hang_up()
+        self._free = asyncio.Semaphore(self._most)
+
+    async def _hang_up(self) -> None:
         """Close the idle connections; one that is in use belongs to its exchange."""
         idle, self._idle = self._idle, []
         for wire in idle:
@@ -74,7 +80,7 @@ class Link:
             [answer] = await self.exchange(whole)
         if isinstance(answer, Refusal):
             if _REPLICA in str(answer):  # at the same address another server may answer by now
-                await self.close()
+                await self._hang_up()
             raise self.explain(answer)
         return answer
 
@@ -137,7 +143,7 @@ class Link:
             self._where = where
             self._factory.connection_kwargs.clear()
             self._factory.connection_kwargs.update(known)
-            await self.close()
+            await self._hang_up()
         return explained
 
     async def follow(self, answer: Exception) -> bool:
@@ -153,7 +159,7 @@ class Link:
         host, port = moved[1] or known.get("host", "localhost"), int(moved[2])  # no host: the one that answered
         known.update(host=host, port=port)
         self._where = f"{host}:{port}"
-        await self.close()
+        await self._hang_up()
         return True
 
     # --- in our own words -----------------------------------------------------------------------
