@@ -133,3 +133,13 @@ def test_a_log_reads_as_it_was_written(tmp_path: Path) -> None:
         log.add(run)
         log.close()
     assert sorted(read(tmp_path), key=lambda run: run.epoch) == runs
+
+
+def test_a_line_that_a_kill_has_cut_short_was_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "ann.log"
+    for _ in range(2):
+        log = Log(path)
+        log.add(ran())
+        log.close()
+    path.write_bytes(path.read_bytes()[:-20])
+    assert read(tmp_path) == [ran()]

@@ -22,7 +22,7 @@ from dibs.outcome import Outcome
 from dibs.retry import Constant
 from dibs.stores import open_store
 from dibs.task import AsyncTask, TaskOptions, Tasks
-from dibs.testing.oracle import Log, Run
+from dibs.testing.oracle import Log, Run, whole_lines
 from dibs.worker import Worker, run_with_signals
 
 
@@ -80,7 +80,7 @@ class Diary:
 def steps(folder: Path, name: str = "*", kind: str = "steps") -> list[Step]:
     """What handlers did, as they wrote it down; or, of kind ``accepted``, the successes that were seen accepted."""
     decode = msgspec.json.Decoder(Step).decode
-    return [decode(line) for path in sorted(folder.glob(f"{name}.{kind}")) for line in path.read_bytes().splitlines()]
+    return [decode(line) for path in sorted(folder.glob(f"{name}.{kind}")) for line in whole_lines(path)]
 
 
 def tasks(diary: Diary) -> Tasks:

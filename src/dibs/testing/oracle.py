@@ -51,8 +51,12 @@ class Log:
 def read(folder: Path) -> list[Run]:
     """All records of all logs (``*.log``) in a folder."""
     decode = msgspec.json.Decoder(Run).decode
-    logs = (path.read_bytes() for path in sorted(folder.glob("*.log")))
-    return [decode(line) for log in logs for line in log.splitlines()]
+    return [decode(line) for path in sorted(folder.glob("*.log")) for line in whole_lines(path)]
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a log. A process that is killed while it writes may leave part of one, up to the end of a page."""
+    return path.read_bytes().rpartition(b"\n")[0].splitlines()
 
 
 def faults(runs: Iterable[Run], jobs: Iterable[Job], enqueued: Iterable[UUID], *, drained: bool = True) -> list[str]:
