@@ -249,6 +249,28 @@ async def test_a_late_settle_in_sql_is_lost_and_changes_nothing(url: str) -> Non
         assert await store.get(id_) == before
 
 
+@pytest.mark.parametrize(
+    "succeed",
+    [
+        "select dibs.succeed_one($1, $2, $3, $4)",
+        "select (dibs.succeed(array[$1]::uuid[], array[$2]::integer[], $3, array[$4]::json[]))[1]",
+    ],
+)
+async def test_a_success_alone_has_the_fences_of_many(url: str, succeed: str) -> None:
+    async with connected(url) as sql, opened(url) as store:
+        await sql.execute("select dibs.enqueue(t) from unnest(array['a', 'b']) t")
+        [ours, late] = [row[0] for row in await sql.fetch("select id from dibs.claim('default', 'w', 2)")]
+        await sql.execute(f"{RUNNING_OUT} where id = $1", late)
+        before = [await store.get(ours), await store.get(late)]
+        for job, epoch, worker in ((ours, 2, "w"), (ours, 1, "v"), (late, 1, "w"), (uuid4(), 1, "w"), (None, 1, "w")):
+            assert await sql.fetchval(succeed, job, epoch, worker, "7") == "lost"
+        assert [await store.get(ours), await store.get(late)] == before
+        for _ in range(2):  # sent again: accepted again, counted once
+            assert await sql.fetchval(succeed, ours, 1, "w", None) == "accepted"
+        assert await sql.fetchval("select result::text from dibs.get($1)", ours) == "null"
+        assert await sql.fetchval("select count(*) from dibs.finished") == 1
+
+
 async def test_each_of_many_settles_answers_for_itself_in_order(url: str) -> None:
     async with connected(url) as sql:
         await sql.execute("select dibs.enqueue(t) from unnest(array['a', 'b', 'c', 'd']) t")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from dibs.job import Claim
@@ -30,11 +31,23 @@ class Lookout:
         self._until: datetime | None = None
         self._next_long_look = 0.0
 
-    def arguments(self) -> tuple[list[int], list[datetime], list[UUID], datetime | None, bool, datetime | None]:
+    @property
+    def in_one_lane(self) -> bool:
+        """Whether there is one place, which ``arguments`` gives without lists."""
+        return len(self._lanes) == 1
+
+    def arguments(self) -> tuple[Any, Any, Any, datetime | None, bool, datetime | None]:
         """The last arguments of ``dibs.claim``: the places, for how long and since when, whether to be thorough."""
+        return *self._places(), self._until, time.monotonic() >= self._next_long_look, self._looked_at
+
+    def _places(self) -> tuple[Any, Any, Any]:
+        if not self._lanes:
+            return None, None, None
+        if self.in_one_lane:
+            [(priority, (run_at, id_))] = self._lanes.items()
+            return priority, run_at, id_
         places = self._lanes.values()
-        thorough = time.monotonic() >= self._next_long_look
-        return list(self._lanes), [p[0] for p in places], [p[1] for p in places], self._until, thorough, self._looked_at
+        return list(self._lanes), [place[0] for place in places], [place[1] for place in places]
 
     def claimed(self, claims: Sequence[Claim], limit: int, lease: timedelta, began: float) -> None:
         """Remember how far a claim got. ``began`` is when it was sent, by the monotonic clock."""

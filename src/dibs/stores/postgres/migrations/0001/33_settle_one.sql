@@ -14,6 +14,9 @@ begin
     if outcome in ('retry', 'failed') and error is null then
         raise 'an attempt that ends as % needs an error', outcome using errcode = 'invalid_parameter_value';
     end if;
+    if outcome = 'succeeded' and steps is null then
+        return dibs.succeed_one(id, epoch, worker, result);
+    end if;
     return (dibs.settle(
         array[id], array[epoch], array[worker], array[outcome], array[result], array[error], array[traceback],
         array[delay], array[steps]
