@@ -52,7 +52,7 @@ pythons: ## most of the tests, on every other Python that is found here
 
 quick: $(DEV)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dibs-lab memory --dibs-lab sqlite \
-	  tests/unit tests/process tests/docs src/dibs/testing/contract $(ARGS)
+	  tests/unit tests/process tests/docs tests/contract src/dibs/testing/contract $(ARGS)
 
 lint: $(DEV) ## ruff, mypy and the import direction
 	@echo "ruff check"

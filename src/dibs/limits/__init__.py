@@ -53,7 +53,7 @@ from dibs.limits.flows import (
     other_adder,
     steps,
 )
-from dibs.limits.jobs import Admitted, admit, chosen, on_conflict
+from dibs.limits.jobs import Admitted, admit, alike, chosen, on_conflict
 from dibs.limits.queues import AGEING, CONCURRENCY, STARTS, ageing, limited, scope
 from dibs.limits.rates import after_start, opens_at
 from dibs.limits.sent import Settled, beating, claimable, reports, settleable, storable, sweeping
@@ -89,6 +89,7 @@ __all__ = [
     "admit",
     "after_start",
     "ageing",
+    "alike",
     "beating",
     "bulk",
     "chosen",

@@ -44,6 +44,32 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     expires_at: datetime | None = None
     limit_key: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is said that most jobs leave out, but for a time or a key."""
+        return (
+            self.expires_at is None
+            and self.limit_key is None
+            and self.unique_for is None
+            and self.on_conflict is OnConflict.EXISTING
+        )
+
+
+def alike(jobs: Sequence[Admitted]) -> bool:
+    """Whether they are plain, have no keys, and differ in nothing but their ids and arguments."""
+    first = jobs[0]
+    return first.key is None and all(
+        job.queue == first.queue
+        and job.task == first.task
+        and job.priority == first.priority
+        and job.run_at == first.run_at
+        and job.max_attempts == first.max_attempts
+        and job.key is None
+        and job.meta == first.meta
+        and job.is_plain
+        for job in jobs
+    )
+
 
 def admit(jobs: Sequence[NewJob], limits: Limits = DEFAULT) -> list[Admitted]:
     """Check the jobs of one enqueue call, all or nothing."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from dibs.ids import is_fresh
 from dibs.job import Enqueued, OnConflict
-from dibs.limits import Admitted
+from dibs.limits import Admitted, alike
 from dibs.store import CHUNK
 from dibs.stores.postgres.places import Places
 from dibs.stores.postgres.wakeups import Waker
@@ -50,17 +50,15 @@ class Enqueueing:
     async def _store_plainly(self, jobs: Sequence[Admitted], wake: bool) -> list[Enqueued]:
         """Store jobs in less time; no answers, and nothing has changed, if there is more to them."""
         first = jobs[0]
-        if first.run_at is not None or first.key is not None or not _is_plain(first):
+        if first.run_at is not None or not alike(jobs):
             return []
         if len(jobs) == 1:
             about = first.id, first.queue, first.task, first.args, first.priority, first.max_attempts, first.meta
             [[stored]] = await self._fetch(_PLAIN, *about, wake)
-        elif all(_is_like(first, job) for job in jobs):
+        else:
             ids, args = [job.id for job in jobs], [job.args for job in jobs]
             shared = first.priority, first.max_attempts, first.meta
             [[stored]] = await self._fetch(_ALIKE, ids, first.queue, first.task, args, *shared, wake)
-        else:
-            return []
         return [Enqueued(job.id, True) for job in jobs] if stored else []
 
     async def _store_arrays(self, jobs: Sequence[Admitted], wake: bool) -> list[Enqueued]:
@@ -88,31 +86,7 @@ def _is_sociable(job: Admitted) -> bool:
 
     With a key, or an id that was sent before, it might have to wait for somebody's transaction, and others with it.
     """
-    return job.key is None and len(job.args) + len(job.meta) < _SHORT and _is_plain(job) and is_fresh(job.id)
-
-
-def _is_plain(job: Admitted) -> bool:
-    """Nothing is said that most jobs leave out."""
-    return (
-        job.expires_at is None
-        and job.limit_key is None
-        and job.unique_for is None
-        and job.on_conflict is OnConflict.EXISTING
-    )
-
-
-def _is_like(first: Admitted, job: Admitted) -> bool:
-    """Whether a job differs from a plain one in nothing but its id and arguments."""
-    return (
-        job.queue == first.queue
-        and job.task == first.task
-        and job.priority == first.priority
-        and job.run_at == first.run_at
-        and job.max_attempts == first.max_attempts
-        and job.key == first.key
-        and job.meta == first.meta
-        and _is_plain(job)
-    )
+    return job.key is None and len(job.args) + len(job.meta) < _SHORT and job.is_plain and is_fresh(job.id)
 
 
 def _may_overtake(job: Admitted) -> bool:
@@ -122,7 +96,7 @@ def _may_overtake(job: Admitted) -> bool:
 
 def _extras(jobs: Sequence[Admitted]) -> tuple[list[Any], ...]:
     """The last arguments of ``dibs.enqueue_arrays``; none if no job says anything that most leave out."""
-    if all(map(_is_plain, jobs)):
+    if all(job.is_plain for job in jobs):
         return ()
     return (
         [job.expires_at for job in jobs],

@@ -134,23 +134,13 @@ def new_job(job: Admitted) -> tuple[Any, ...]:
         job.task,
         job.key or "",
         _to_body(job),
-        *(() if is_plain(job) else _more(job)),
-    )
-
-
-def is_plain(job: Admitted) -> bool:
-    """It has nothing that most jobs do not have."""
-    return (
-        job.unique_for is None
-        and job.expires_at is None
-        and job.limit_key is None
-        and job.on_conflict is OnConflict.EXISTING
+        *(() if job.is_plain else _more(job)),
     )
 
 
 def is_usual(job: Admitted) -> bool:
     """It is plain, due now, and has no key: what ``one.lua`` stores. It may be lost on its way to a worker once."""
-    return job.run_at is None and job.key is None and job.max_attempts > 1 and is_plain(job)
+    return job.run_at is None and job.key is None and job.max_attempts > 1 and job.is_plain
 
 
 def one_job(job: Admitted) -> tuple[str | bytes, ...]:
@@ -185,7 +175,7 @@ def _to_body(job: Admitted) -> str:
 
 def new_record(job: Admitted) -> bytes:
     """The record of a new job, up to where the server adds the times."""
-    head = _WHOLE if is_plain(job) else _LONGER
+    head = _WHOLE if job.is_plain else _LONGER
     return _record(head, rank(job.priority), job.max_attempts, job.queue, job.task, job.key or "")
 
 
@@ -218,7 +208,7 @@ def new_steps(steps: Sequence[AdmittedStep]) -> list[Any]:
             len(step.needs),
             "".join(needed_by[step.name]),
             int(step.name in of_adder),
-            *(() if is_plain(step.job) else _more(step.job)[1:3]),
+            *(() if step.job.is_plain else _more(step.job)[1:3]),
         )
         for step in steps
     ]

@@ -9,9 +9,9 @@ import msgspec
 
 from dibs.clock import span_micros, to_micros
 from dibs.job import Enqueued, OnConflict, State
-from dibs.limits import Admitted
+from dibs.limits import Admitted, alike
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.connect import Connection, array
 from dibs.stores.sqlite.rows import as_uuid
 
 Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
@@ -50,11 +50,23 @@ def enqueue(db: Connection, jobs: Sequence[Admitted], now: int) -> list[Enqueued
     holders = _holders(db, jobs, now)
     free = [job for job in jobs if (job.queue, job.key) not in holders] if holders else jobs
     newest = db.rows(sql.NEWEST_ROW)[0]
-    stored = db.run_all(sql.ENQUEUE_FREE, [_params(job, now) for job in free]) if free else 0
+    stored = _store(db, free, now) if free else 0
     if stored == len(jobs):
         return [Enqueued(job.id, True) for job in jobs]
     new = {row[0] for row in db.rows(sql.STORED_SINCE, newest)} if stored else set()
     return _answers(db, jobs, holders, _known(db, jobs, new), now)
+
+
+def _store(db: Connection, jobs: Sequence[Admitted], now: int) -> int:
+    """Store those whose ids are unknown; answers how many."""
+    if alike(jobs):
+        first, ids = jobs[0], [job.id.bytes for job in jobs]
+        packed = [id_ + job.args.encode() for id_, job in zip(ids, jobs, strict=True)]
+        run_at = now if first.run_at is None else to_micros(first.run_at)
+        shared = first.queue, first.task, first.priority, run_at, now, first.max_attempts, first.meta
+        if stored := db.run(sql.ENQUEUE_ALIKE, (array(packed), *shared, min(ids), max(ids))):
+            return stored
+    return db.run_all(sql.ENQUEUE_FREE, [_params(job, now) for job in jobs])
 
 
 def _holders(db: Connection, jobs: Sequence[Admitted], now: int) -> dict[tuple[str, str | None], Holder]:

@@ -1,5 +1,6 @@
 """What the owner of a claim may still write: outcomes, heartbeats and reports. Every statement carries the fence."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -11,34 +12,42 @@ from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.stores.sqlite import ending, flows
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection
+from dibs.stores.sqlite.connect import Connection, array
 from dibs.stores.sqlite.rows import Attempt, blamed
 
 # What the driver raises for a worker or an epoch that no claim can have had: a lone surrogate, a huge number.
 _IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
+_DIGITS = 10
+"""Of an epoch in succeed_all.sql."""
 
 
 def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
     """All successes at once if every one is accepted, which is nearly always so; otherwise one by one."""
     if len(items) < 2 or not all(item.kind == "succeeded" and not item.steps for item in items):
         return [_settle(db, item, now) for item in items]
-    jobs = [item.id.bytes for item in items]
-    if _copy_all(db, jobs, items, now):
-        _remove_all(db, jobs, now)
+    if _copy_all(db, items, now):
+        _remove_all(db, items, now)
         return [Verdict.ACCEPTED] * len(items)
     copied = [item for item in items if _is_copied(db, item)]
-    _remove_all(db, [item.id.bytes for item in copied], now)
+    if copied:
+        _remove_all(db, copied, now)
     accepted = {id(item) for item in copied}
     return [Verdict.ACCEPTED if id(item) in accepted else _settle(db, item, now) for item in items]
 
 
-def _copy_all(db: Connection, jobs: Sequence[bytes], items: Sequence[Settled], now: int) -> bool:
+def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
     """Successes to the history; False if some of them are not there, because they are lost or came before."""
-    fences = [(job, item.epoch, item.worker, now, item.result) for job, item in zip(jobs, items, strict=True)]
+    held: defaultdict[str, list[bytes]] = defaultdict(list)
     try:
-        return db.run_all(sql.SUCCEED, fences) == len(items)
+        for item in items:
+            result = (item.result or "null").encode()
+            held[item.worker].append(b"%b%0*d%b" % (item.id.bytes, _DIGITS, item.epoch, result))
+        if max(item.epoch for item in items) >= 10**_DIGITS or min(item.epoch for item in items) < 0:
+            return False
+        copied = sum(db.run(sql.SUCCEED_ALL, (array(packed), worker, now)) for worker, packed in held.items())
     except _IMPOSSIBLE:
         return False
+    return copied == len(items)
 
 
 def _is_copied(db: Connection, item: Settled) -> bool:
@@ -48,9 +57,10 @@ def _is_copied(db: Connection, item: Settled) -> bool:
         return False
 
 
-def _remove_all(db: Connection, jobs: Sequence[bytes], now: int) -> None:
+def _remove_all(db: Connection, items: Sequence[Settled], now: int) -> None:
     """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
-    if db.run_all(sql.REMOVE, [(job,) for job in jobs]) < len(jobs):
+    jobs = [item.id.bytes for item in items]
+    if db.run(sql.REMOVE_ALL, (array(jobs),)) < len(jobs):
         ending.succeeded(db, jobs, now)
 
 
