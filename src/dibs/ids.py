@@ -6,42 +6,59 @@ with the time keeps every index on it growing at its right edge.
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from os import getpid
+from struct import Struct
 from time import time_ns
 from uuid import UUID, SafeUUID
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0b10 << 62)
 _RANDOM_BITS = (1 << 62) - 1
+_AT_ONCE = 64
+_unpack = Struct(f"{_AT_ONCE}Q").unpack
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _blank, _put, _UNKNOWN = object.__new__, object.__setattr__, SafeUUID.unknown
 
 
-class _Ticks:
-    """Hands out 60-bit ticks (48 bits of milliseconds, 12 of counter) that only ever rise."""
+class _Numbers:
+    """What ids are made of: 60-bit ticks (48 bits of milliseconds, 12 of counter) that only ever rise, and random bits.
+
+    The kernel is asked for the random bits of many ids at a time: to ask takes as long as all the rest of an id. They
+    belong to one process, whoever forked it and however.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
+        self._process = 0
+        self._random: Iterator[int] = iter(())
 
-    def next(self) -> int:
+    def next(self) -> tuple[int, int]:
         fresh = (time_ns() // 1_000_000) << 12
         with self._lock:
             self._last = last = fresh if fresh > self._last else self._last + 1
-        return last
+            random = next(self._random, None)
+            if random is None or self._process != getpid():
+                random = self._refill()
+        return last, random
+
+    def _refill(self) -> int:
+        self._process = getpid()
+        self._random = iter(_unpack(os.urandom(_AT_ONCE * 8)))
+        return next(self._random)
 
 
-_ticks = _Ticks()
-# A child forked while another thread held the lock would wait for it for ever. The random part of an id
-# comes from the kernel at each call, so a child that starts from the same tick still makes other ids.
-os.register_at_fork(after_in_child=_ticks.__init__)  # type: ignore[misc]
+_numbers = _Numbers()
+# A child forked while another thread held the lock would wait for it for ever, and ids of parent and child must differ.
+os.register_at_fork(after_in_child=_numbers.__init__)  # type: ignore[misc]
 
 
 def new_id() -> UUID:
     """A new UUIDv7, greater than every id that this process made before."""
-    tick = _ticks.next()
-    random = int.from_bytes(os.urandom(8), "big") & _RANDOM_BITS
-    return from_int((tick >> 12) << 80 | (tick & 0xFFF) << 64 | _VERSION_AND_VARIANT | random)
+    tick, random = _numbers.next()
+    return from_int((tick >> 12) << 80 | (tick & 0xFFF) << 64 | _VERSION_AND_VARIANT | random & _RANDOM_BITS)
 
 
 def from_int(number: int) -> UUID:
