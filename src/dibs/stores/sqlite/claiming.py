@@ -6,7 +6,8 @@ from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.flows import needs_of
 from dibs.stores.sqlite.rows import Attempt, Taken, blamed
-from dibs.stores.sqlite.walking import PLACE, Walk, Wanted, verdict
+from dibs.stores.sqlite.taking import First, take
+from dibs.stores.sqlite.walking import Walk, Wanted, verdict
 
 _FLOW = 10
 """Where the rows of take.sql have the flow."""
@@ -31,12 +32,8 @@ def _at_once(db: Connection, wanted: Wanted, lifo: int, priority: int | None, no
     taken: list[Row] = []
     left = wanted.limit
     while priority is not None:
-        rows = db.rows(
-            sql.TAKE[lifo],
-            (wanted.queue, priority, now, left, wanted.tasks, wanted.worker, now + wanted.lease, 0),
-        )
-        if len(rows) > 1:
-            rows.sort(key=PLACE, reverse=bool(lifo))
+        first = First(wanted.queue, priority, now, left, wanted.tasks)
+        rows = take(db, first, wanted.worker, now + wanted.lease, lifo=lifo, limited=False)
         taken += rows
         left -= len(rows)
         if not left:

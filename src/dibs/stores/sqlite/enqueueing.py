@@ -11,7 +11,7 @@ from dibs.clock import span_micros, to_micros
 from dibs.job import Enqueued, OnConflict, State
 from dibs.limits import Admitted, alike
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection, array
+from dibs.stores.sqlite.connect import Connection, many
 from dibs.stores.sqlite.rows import as_uuid
 
 Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
@@ -64,7 +64,7 @@ def _store(db: Connection, jobs: Sequence[Admitted], now: int) -> int:
         packed = [id_ + job.args.encode() for id_, job in zip(ids, jobs, strict=True)]
         run_at = now if first.run_at is None else to_micros(first.run_at)
         shared = first.queue, first.task, first.priority, run_at, now, first.max_attempts, first.meta
-        if stored := db.run(sql.ENQUEUE_ALIKE, (array(packed), *shared, min(ids), max(ids))):
+        if stored := db.run(sql.ENQUEUE_ALIKE, (many(packed), *shared, min(ids), max(ids))):
             return stored
     return db.run_all(sql.ENQUEUE_FREE, [_params(job, now) for job in jobs])
 

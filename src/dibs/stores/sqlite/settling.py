@@ -12,7 +12,7 @@ from dibs.limits import Settled
 from dibs.outcome import Pulse, Verdict
 from dibs.stores.sqlite import ending, flows
 from dibs.stores.sqlite import statements as sql
-from dibs.stores.sqlite.connect import Connection, array
+from dibs.stores.sqlite.connect import Connection, many
 from dibs.stores.sqlite.rows import Attempt, blamed
 
 # What the driver raises for a worker or an epoch that no claim can have had: a lone surrogate, a huge number.
@@ -44,7 +44,7 @@ def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
             held[item.worker].append(b"%b%0*d%b" % (item.id.bytes, _DIGITS, item.epoch, result))
         if max(item.epoch for item in items) >= 10**_DIGITS or min(item.epoch for item in items) < 0:
             return False
-        copied = sum(db.run(sql.SUCCEED_ALL, (array(packed), worker, now)) for worker, packed in held.items())
+        copied = sum(db.run(sql.SUCCEED_ALL, (many(packed), worker, now)) for worker, packed in held.items())
     except _IMPOSSIBLE:
         return False
     return copied == len(items)
@@ -60,7 +60,7 @@ def _is_copied(db: Connection, item: Settled) -> bool:
 def _remove_all(db: Connection, items: Sequence[Settled], now: int) -> None:
     """What was copied leaves the unfinished jobs; if some of it stays, it is steps, and their flows move on."""
     jobs = [item.id.bytes for item in items]
-    if db.run(sql.REMOVE_ALL, (array(jobs),)) < len(jobs):
+    if db.run(sql.REMOVE_ALL, (many(jobs),)) < len(jobs):
         ending.succeeded(db, jobs, now)
 
 

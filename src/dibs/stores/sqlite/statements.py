@@ -131,6 +131,7 @@ STOP_FLOW = statement("stop_flow")
 STORED_SINCE = statement("stored_since")
 SUCCEED = statement("succeed")
 SUCCEED_ALL = statement("succeed_all")
+TAKE_ALL = statement("take_all")
 TAKE_ONE = statement("take_one")
 TASKS_LIMITED = statement("tasks_limited")
 UNFINISHED = statement("unfinished")
@@ -146,7 +147,7 @@ WORKERS = statement("workers")
 
 # By the order of the queue: fifo, lifo. One that goes back in time starts from now.
 _ORDERS = (("", "(run_at, id) > (?4, ?5) AND run_at <= ?3"), ("DESC", "(run_at, id) < (?4, ?5)"))
-TAKE, NEXT_CLASSES, WALK, WALK_ON, BRING_BACK = (
+TAKE, FIRST_DUE, NEXT_CLASSES, WALK, WALK_ON, BRING_BACK = (
     tuple(statement(name).format(direction=direction, beyond=beyond) for direction, beyond in _ORDERS)
-    for name in ("take", "next_classes", "walk", "walk_on", "bring_back")
+    for name in ("take", "first_due", "next_classes", "walk", "walk_on", "bring_back")
 )

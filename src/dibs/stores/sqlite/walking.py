@@ -6,7 +6,6 @@ and written all at once, so it costs little more than taking them blindly.
 
 from collections.abc import Iterator
 from heapq import merge
-from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -17,9 +16,8 @@ from dibs.stores.sqlite.connect import Connection, Row
 from dibs.stores.sqlite.ending import end
 from dibs.stores.sqlite.rooms import Rooms
 from dibs.stores.sqlite.rows import Attempt, Standing, blamed
+from dibs.stores.sqlite.taking import First, take
 
-PLACE = itemgetter(0, 1)
-"""Where a row of take.sql stands in its priority."""
 PATIENCE = 50
 """A claim that is held back more often than this sets aside what it passed."""
 MOST_ASIDE = 1_000
@@ -99,14 +97,13 @@ class Walk:
         """As long as there is room for all that come next, take them at once, priority by priority."""
         db, wanted, now, alike = self._db, self._wanted, self._now, self._rooms.alike
         while priority is not None and (left := self._left()) > 0:
-            which = (wanted.queue, priority, now, left, wanted.tasks)
-            if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], which)):
+            first = First(wanted.queue, priority, now, left, wanted.tasks)
+            if not alike and not self._rooms.take_all(db.rows(sql.NEXT_CLASSES[self._lifo], first)):
                 return
-            rows = db.rows(sql.TAKE[self._lifo], (*which, wanted.worker, now + wanted.lease, not alike))
+            rows = take(db, first, wanted.worker, now + wanted.lease, lifo=self._lifo, limited=not alike)
             if alike:
                 self._rooms.take_in_queue(len(rows))
             self._rooms.wrote()
-            rows.sort(key=PLACE, reverse=bool(self._lifo))
             self._taken += rows
             priority = self._behind(priority) if len(rows) < left else None
 
