@@ -288,6 +288,8 @@ async def test_a_newer_schema_asks_for_a_newer_dibs(path: Path) -> None:
         (sql.TAKE_ALL, 5, "SEARCH dibs_jobs USING INTEGER PRIMARY KEY (rowid=?)"),
         (sql.SUCCEED_ALL, 3, "SEARCH dibs_jobs USING INDEX sqlite_autoindex_dibs_jobs_1 (id=?)"),
         (sql.REMOVE_ALL, 1, "SEARCH dibs_jobs USING INDEX sqlite_autoindex_dibs_jobs_1 (id=?)"),
+        (sql.PULSES, 3, "SEARCH job USING INDEX sqlite_autoindex_dibs_jobs_1 (id=?)"),
+        (sql.BEAT_ALL, 4, "SEARCH job USING INDEX sqlite_autoindex_dibs_jobs_1 (id=?)"),
         (sql.ENQUEUE_ALIKE, 10, "SEARCH dibs_history USING COVERING INDEX"),
         (sql.NEXT_PRIORITY, 3, "USING COVERING INDEX dibs_ready (queue=? AND line=? AND priority=? AND run_at<?)"),
         (sql.LINE_UP, 2, "USING INDEX dibs_leases (queue=? AND ready=? AND locked_until<?)"),

@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID
 
 import apsw
+import msgspec
 import pytest
 
 from dibs.errors import ConfigurationError
-from dibs.job import Claim, NewJob, Settlement
-from dibs.outcome import Succeeded, Verdict
+from dibs.job import Claim, Filter, NewJob, Settlement
+from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.stores.memory import MemoryStore
 from dibs.stores.sqlite import SQLiteStore
 from dibs.testing.clock import FakeClock
@@ -63,11 +64,12 @@ def counted(store: SQLiteStore) -> Iterator[list[str]]:
 # --- few steps --------------------------------------------------------------------------------------------------
 
 
-async def test_many_are_stored_claimed_and_settled_in_a_few_steps(store: SQLiteStore) -> None:
+async def test_many_are_stored_claimed_renewed_and_settled_in_a_few_steps(store: SQLiteStore) -> None:
     """After each step the writer waits for the interpreter: for as long as 5 ms where handlers keep it busy."""
     with counted(store) as steps:
         await store.enqueue([NewJob(task="t", args={"n": number}) for number in range(MANY)])
         claims = await store.claim("default", "w", MANY, LEASE)
+        assert await store.heartbeat("w", claims, LEASE) == [Pulse.HELD] * MANY
         verdicts = await store.settle([claim.settled(Succeeded(claim.args)) for claim in claims])
     assert verdicts == [Verdict.ACCEPTED] * MANY
     assert len(steps) < 30
@@ -155,7 +157,7 @@ async def test_each_of_many_successes_is_judged_by_itself(store: SQLiteStore, cl
         await either.enqueue(jobs)
         ours = await either.claim("default", "w", 6, LEASE)
         theirs = await either.claim("default", "v\u00fc", 4, 2 * LEASE)
-        gone = Claim(**{field: getattr(ours[0], field) for field in ours[0].__struct_fields__} | {"id": numbered(99)})
+        gone = msgspec.structs.replace(ours[0], id=numbered(99))
         sent = [
             *(settled(claim) for claim in ours[:3]),
             *(settled(claim) for claim in theirs[:2]),
@@ -178,3 +180,36 @@ async def test_each_of_many_successes_is_judged_by_itself(store: SQLiteStore, cl
     accepted, lost = [Verdict.ACCEPTED], [Verdict.LOST]
     assert answers[0][0] == [accepted * 5 + lost * 3] * 2 + [lost * 3 + accepted]
     assert answers[0][1] == lost * 2 + accepted * 2
+
+
+# --- heartbeat --------------------------------------------------------------------------------------------------
+
+
+def changed(claim: Claim, **values: Any) -> Claim:
+    return msgspec.structs.replace(claim, **values)
+
+
+async def test_each_of_many_claims_has_its_own_pulse(store: SQLiteStore, clock: FakeClock) -> None:
+    alone = MemoryStore(clock=clock)
+    jobs = [NewJob(task="t", id=numbered(number)) for number in range(8)]
+    answers = []
+    for either in (store, alone):
+        await either.enqueue(jobs)
+        short = await either.claim("default", "w", 2, LEASE)
+        held = await either.claim("default", "w", 4, 3 * LEASE)
+        theirs = await either.claim("default", "v", 2, 3 * LEASE)
+        await either.cancel(Filter(ids=(held[1].id,)))
+        clock.advance(LEASE)
+        beaten = [short[0], *held[:3], theirs[0], changed(held[3], epoch=2), changed(held[3], id=numbered(99))]
+        pulses = await either.heartbeat("w", beaten, 5 * LEASE)
+        shorter = await either.heartbeat("w", held, LEASE)
+        impossible = await either.heartbeat("w", [held[0], changed(held[2], epoch=10**30)], LEASE)
+        answers.append((pulses, shorter, impossible, [await either.get(job.id) for job in jobs]))
+        clock.advance(-LEASE)
+    assert answers[0] == answers[1]
+    held_, asked, lost = Pulse.HELD, Pulse.CANCEL, Pulse.LOST
+    assert answers[0][:3] == (
+        [lost, held_, asked, held_, lost, lost, lost],
+        [held_, asked, held_, held_],
+        [held_, lost],
+    )

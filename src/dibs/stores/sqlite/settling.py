@@ -17,8 +17,9 @@ from dibs.stores.sqlite.rows import Attempt, blamed
 
 # What the driver raises for a worker or an epoch that no claim can have had: a lone surrogate, a huge number.
 _IMPOSSIBLE = (UnicodeEncodeError, OverflowError, TypeError)
+_PULSES = {"h": Pulse.HELD, "c": Pulse.CANCEL, "l": Pulse.LOST}
 _DIGITS = 10
-"""Of an epoch in succeed_all.sql."""
+"""Of an epoch, where there are many."""
 
 
 def settle(db: Connection, items: Sequence[Settled], now: int) -> list[Verdict]:
@@ -40,14 +41,18 @@ def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
     held: defaultdict[str, list[bytes]] = defaultdict(list)
     try:
         for item in items:
-            result = (item.result or "null").encode()
-            held[item.worker].append(b"%b%0*d%b" % (item.id.bytes, _DIGITS, item.epoch, result))
-        if max(item.epoch for item in items) >= 10**_DIGITS or min(item.epoch for item in items) < 0:
-            return False
+            held[item.worker].append(_packed(item) + (item.result or "null").encode())
         copied = sum(db.run(sql.SUCCEED_ALL, (many(packed), worker, now)) for worker, packed in held.items())
     except _IMPOSSIBLE:
         return False
     return copied == len(items)
+
+
+def _packed(claim: Settled | Claim) -> bytes:
+    """A claim among many: the id of its job, and its epoch in ten digits."""
+    if not 0 <= claim.epoch < 10**_DIGITS:
+        raise OverflowError
+    return b"%b%0*d" % (claim.id.bytes, _DIGITS, claim.epoch)
 
 
 def _is_copied(db: Connection, item: Settled) -> bool:
@@ -141,12 +146,25 @@ def heartbeat(
 ) -> list[Pulse]:
     """Record that the worker was seen, renew what it still holds and keep what its handlers said."""
     db.run(sql.SEEN, (worker, now, info))
-    pulses = [_beat(db, worker, claim, lease, now) for claim in claims]
+    pulses = _beat_all(db, worker, claims, lease, now) or [_beat(db, worker, claim, lease, now) for claim in claims]
     for claim, pulse in zip(claims, pulses, strict=True) if said else ():
         if pulse is not Pulse.LOST and claim.id in said:
             report = msgspec.json.encode(said[claim.id]).decode()
             db.run(sql.REPORT, (claim.id.bytes, claim.epoch, worker, now, report))
     return pulses
+
+
+def _beat_all(db: Connection, worker: str, claims: Sequence[Claim], lease: int, now: int) -> list[Pulse]:
+    """All claims at once; nothing if there are too few for that, or one that no worker can have."""
+    if len(claims) < 2:
+        return []
+    try:
+        held = many([_packed(claim) for claim in claims])
+        letters = db.rows(sql.PULSES, (held, worker, now))[0][0]
+        db.run(sql.BEAT_ALL, (held, worker, now, now + lease))
+    except _IMPOSSIBLE:
+        return []
+    return [_PULSES[letter] for letter in letters]
 
 
 def _beat(db: Connection, worker: str, claim: Claim, lease: int, now: int) -> Pulse:
