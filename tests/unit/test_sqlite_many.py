@@ -67,7 +67,8 @@ def counted(store: SQLiteStore) -> Iterator[list[str]]:
 async def test_many_are_stored_claimed_renewed_and_settled_in_a_few_steps(store: SQLiteStore) -> None:
     """After each step the writer waits for the interpreter: for as long as 5 ms where handlers keep it busy."""
     with counted(store) as steps:
-        await store.enqueue([NewJob(task="t", args={"n": number}) for number in range(MANY)])
+        await store.enqueue([NewJob(task="t", args={"n": number}) for number in range(MANY // 2)])
+        await store.enqueue([NewJob(task="t", key=f"k{number}") for number in range(MANY // 2)])
         claims = await store.claim("default", "w", MANY, LEASE)
         assert await store.heartbeat("w", claims, LEASE) == [Pulse.HELD] * MANY
         verdicts = await store.settle([claim.settled(Succeeded(claim.args)) for claim in claims])

@@ -1,7 +1,7 @@
 """Storing jobs: in a transaction of ours, or through any driver in a transaction of the caller's."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +20,8 @@ Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 Holder = Sequence[Any]
 """Of a job that keeps a key busy: its id, state, created_at and run_at."""
 
+_AT_ONCE = 100
+"""Jobs that differ, in one step."""
 _DUE = 2
 """Where the parameters of become.sql have the time."""
 
@@ -66,7 +68,18 @@ def _store(db: Connection, jobs: Sequence[Admitted], now: int) -> int:
         shared = first.queue, first.task, first.priority, run_at, now, first.max_attempts, first.meta
         if stored := db.run(sql.ENQUEUE_ALIKE, (many(packed), *shared, min(ids), max(ids))):
             return stored
-    return db.run_all(sql.ENQUEUE_FREE, [_params(job, now) for job in jobs])
+    return sum(db.run(sql.ENQUEUE_FREE, (_as_json(part, now),)) for part in _parts(jobs))
+
+
+def _parts(jobs: Sequence[Admitted]) -> Iterator[Sequence[Admitted]]:
+    """A hundred at a time: no more of the longest would fit into a text of SQLite."""
+    for start in range(0, len(jobs), _AT_ONCE):
+        yield jobs[start : start + _AT_ONCE]
+
+
+def _as_json(jobs: Sequence[Admitted], now: int) -> str:
+    rows = (_params(job, now) for job in jobs)
+    return msgspec.json.encode([(id_.hex(), *values) for id_, *values in rows]).decode()
 
 
 def _holders(db: Connection, jobs: Sequence[Admitted], now: int) -> dict[tuple[str, str | None], Holder]:

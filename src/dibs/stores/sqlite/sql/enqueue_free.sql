@@ -1,10 +1,14 @@
--- Store a job, unless its id is known or an unfinished job has its key; no finished one keeps it busy, that was looked at.
--- ?1 id, ?2 queue, ?3 task, ?4 priority, ?5 run_at, ?6 created_at, ?7 max_attempts, ?8 key, ?9 unique_until,
--- ?10 expires_at, ?11 limit_key, ?12 meta, ?13 args
+-- Store jobs, unless their ids are known or unfinished jobs have their keys; no finished one keeps a key busy, that was looked
+-- at.
+-- ?1 a JSON array with an array for each: id in hexadecimal digits, queue, task, priority, run_at, created_at, max_attempts,
+-- key, unique_until, expires_at, limit_key, meta, args
 INSERT INTO dibs_jobs (
     id, queue, task, state, ready, priority, run_at, created_at, max_attempts, key, unique_until, expires_at, limit_key,
     meta, args
 )
-SELECT ?1, ?2, ?3, 'queued', 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
-WHERE NOT EXISTS (SELECT 1 FROM dibs_history WHERE id = ?1)
+SELECT
+    unhex(value ->> 0), value ->> 1, value ->> 2, 'queued', 1, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
+FROM json_each(?1)
+WHERE NOT EXISTS (SELECT 1 FROM dibs_history WHERE id = unhex(value ->> 0))
 ON CONFLICT DO NOTHING
