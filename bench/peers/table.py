@@ -144,7 +144,8 @@ POSTGRES = (
         packages=("pgqueuer>=1.6", "asyncpg>=0.31", "uvloop"),
         default=Setting("default", "batch=10", BRISK),
         tuned=Setting("batch 500", "batch=500", FAST),
-        hundred=Setting("batch 100", "batch=100"),
+        # Without the limit it runs more than a hundred at a time; the limit has to be twice the batch.
+        hundred=Setting("batch 50, at most 100", "batch=50,c=100"),
         kinds=("async",),
         left=("select count(*) from pgqueuer",),
         keeps="a log of states",
@@ -353,6 +354,17 @@ SQLITE = (
         priorities=False,
         left=("select count(*) from task",),
         keeps="nothing: a job leaves the queue before it runs; no fsync",
+    ),
+    Peer(
+        name="litequeue",
+        store="sqlite",
+        script="litequeue",
+        packages=("litequeue>=0.9",),
+        default=Setting("a loop, polls every 10 ms"),
+        kinds=("plain",),
+        priorities=False,
+        left=("select count(*) from Queue where status in (0, 1)",),
+        keeps="finished jobs; no leases: what a dead worker held stays locked; no fsync",
     ),
 )
 

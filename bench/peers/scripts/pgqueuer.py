@@ -43,4 +43,4 @@ async def worker() -> None:
         await handle_async(**json.loads(job.payload))
 
     queuer.entrypoint("noop")(noop)
-    await queuer.run(batch_size=setting("batch", 10))
+    await queuer.run(batch_size=setting("batch", 10), max_concurrent_tasks=setting("c", 0) or None)

@@ -74,7 +74,7 @@ class ShortJobs(Workload):
         return [Entry(peer, peer.hundred, "10 ms")] if peer.hundred else []
 
     def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
-        jobs = stage.jobs(min(20_000, entry.setting.jobs))
+        jobs = stage.jobs(min(20_000, entry.peer.best.jobs))
         with stage.bout(entry, work=0.01) as bout:
             found, _ = drained(bout, jobs)
             return jobs, {name: found[name] for name in self.figures}
