@@ -67,15 +67,20 @@ class SQLiteLimit(BareWay):
         return UUID(bytes=raw)
 
     async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
-        db, now, worker = self._db, time.time_ns() // 1000, worker_of(claimer)
-        pairs = zip(claims, self.results(claims), strict=True)
-        fences = [(claim[0], claim[1], worker, now, result) for claim, result in pairs]
+        db, now, worker, results = self._db, time.time_ns() // 1000, worker_of(claimer), self.results(claims)
         db.execute("BEGIN IMMEDIATE")
-        before = db.total_changes()
-        db.executemany(text_of("sql/sqlite_limit_keep.sql"), fences)
-        accepted: int = db.total_changes() - before
+        if len(claims) == 1:
+            [(id_, epoch, *_)], ids = claims, claims[0][0]
+            db.execute(text_of("sql/sqlite_limit_keep.sql"), (id_, epoch, worker, now, results[0]))
+            remove = "sql/sqlite_limit_remove.sql"
+        else:
+            pairs = zip(claims, results, strict=True)
+            fences = tuple(b"%b%010d%b" % (claim[0], claim[1], result.encode()) for claim, result in pairs)
+            db.execute(text_of("sql/sqlite_limit_keep_many.sql"), (apsw.carray(fences), worker, now))
+            ids, remove = apsw.carray(tuple(claim[0] for claim in claims)), "sql/sqlite_limit_remove_many.sql"
+        accepted: int = db.changes()
         if accepted == len(claims):
-            db.executemany(text_of("sql/sqlite_limit_remove.sql"), [(claim[0],) for claim in claims])
+            db.execute(text_of(remove), (ids,))
         db.execute("COMMIT" if accepted == len(claims) else "ROLLBACK")
         return accepted
 

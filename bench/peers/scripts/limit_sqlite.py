@@ -55,10 +55,13 @@ class Client:
 
     def _bare(self, jobs: list[Job]) -> None:
         now = time.time_ns() // 1000
-        ids = [new.id.bytes for new in new_jobs(jobs)]
-        rows = [(id_, QUEUE, TASK, now, json.dumps(job.arguments)) for id_, job in zip(ids, jobs, strict=True)]
+        ids, args = [new.id.bytes for new in new_jobs(jobs)], [json.dumps(job.arguments) for job in jobs]
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(text_of("sql/bare_sqlite_enqueue.sql"), rows)
+        if len(jobs) == 1:
+            self._db.execute(text_of("sql/bare_sqlite_enqueue.sql"), (ids[0], QUEUE, TASK, now, args[0]))
+        else:
+            rows = apsw.carray(tuple(id_ + text.encode() for id_, text in zip(ids, args, strict=True)))
+            self._db.execute(text_of("sql/bare_sqlite_enqueue_many.sql"), (rows, QUEUE, TASK, now))
         self._db.execute("COMMIT")
 
 
