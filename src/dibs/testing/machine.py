@@ -58,21 +58,19 @@ def agree(factory: Callable[[], Lab], operations: int | None = None, *, shrink: 
     """
     full = os.environ.get("DIBS_FAULTS") == "full"
     usual = 1_200 if factory().at_length else 600
-    machine = type("Agreement", (Agreement,), {"factory": staticmethod(factory)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=(operations or (50_000 if full else usual)) // STEPS,
-            stateful_step_count=STEPS,
-            derandomize=not full,
-            print_blob=True,
-            report_multiple_bugs=False,
-            database=None,
-            deadline=None,
-            phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
-            suppress_health_check=list(HealthCheck),
-        ),
+    chosen = settings(
+        max_examples=(operations or (50_000 if full else usual)) // STEPS,
+        stateful_step_count=STEPS,
+        derandomize=not full,
+        print_blob=True,
+        report_multiple_bugs=False,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        suppress_health_check=list(HealthCheck),
     )
+    with Agreement.on(factory) as machine:
+        run_state_machine_as_test(machine, settings=chosen)
 
 
 class Agreement(Story):

@@ -1,9 +1,10 @@
 """Two stores, one story: what :mod:`dibs.testing.machine` tells, it tells to a lab's store and to the model."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from hypothesis import note
@@ -29,13 +30,27 @@ class Story(RuleBasedStateMachine):
     """Both stores, their clock, what was asked of them so far, and that they answer the same."""
 
     factory: ClassVar[Callable[[], Lab]]
+    runner: ClassVar[asyncio.Runner]
+    over: ClassVar[AsyncExitStack]
+
+    @classmethod
+    @contextmanager
+    def on(cls, factory: Callable[[], Lab]) -> Iterator[type[Self]]:
+        """Stories about one kind of lab. They have one loop, so that a lab may keep connections for the next story."""
+        over = AsyncExitStack()
+        with asyncio.Runner() as runner:
+            told = {"factory": staticmethod(factory), "runner": runner, "over": over}
+            try:
+                yield type(cls.__name__, (cls,), told)
+            finally:
+                runner.run(over.aclose())
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
         self.clock = FakeClock(START)
         self.model: Store = MemoryStore(clock=self.clock)
         self.lab = type(self).factory()
+        self.lab.over = self.over
         self.handles: list[Store] = []
         self.calls = self.steps = 0
         self.made: list[NewJob] = []
@@ -56,7 +71,6 @@ class Story(RuleBasedStateMachine):
                 self.compare_tables()
         finally:
             self.run(self.lab.stop())
-            self.runner.close()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(call)

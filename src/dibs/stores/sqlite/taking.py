@@ -12,8 +12,8 @@ from dibs.stores.sqlite.connect import Connection, Row, many
 
 FEW = 10
 """So many are taken by one statement that gives them row by row."""
-PLACE = itemgetter(0, 1)
-"""Where a row of take.sql stands in its priority."""
+_PLACE, _DUE_PLACE = itemgetter(0, 1), itemgetter(1, 2)
+"""Where rows of take.sql and of first_due.sql stand in their priority."""
 
 _Due = tuple[int, int, str, int, int, str, str, int, int, int, str | None, str, str | None, str]
 _decode = msgspec.json.Decoder(list[_Due]).decode
@@ -39,7 +39,7 @@ def take(db: Connection, first: First, worker: str, until: int, *, lifo: int, li
             pass
     rows = db.rows(sql.TAKE[lifo], (*first, worker, until, limited))
     if len(rows) > 1:
-        rows.sort(key=PLACE, reverse=bool(lifo))
+        rows.sort(key=_PLACE, reverse=bool(lifo))
     return rows
 
 
@@ -50,6 +50,7 @@ def _take_many(db: Connection, first: First, worker: str, until: int, *, lifo: i
     busy, such as handlers that compute, it waits for 5 ms each time.
     """
     due = _decode(db.rows(sql.FIRST_DUE[lifo], first)[0][0])
+    due.sort(key=_DUE_PLACE, reverse=bool(lifo))  # they are in order: SQLite says so nowhere
     if due:
         rowids = array("q", [job[0] for job in due])
         db.run(sql.TAKE_ALL, (many(rowids), worker, until, first.now, limited))
