@@ -240,7 +240,7 @@ async def test_without_places_every_claim_looks_from_the_beginning_however_long_
         claims = await store.claim("default", "w", 1, LEASE)
     lookout = Lookout(look_every=0)
     lookout.claimed(claims, 1, LEASE, began=time.monotonic() - 60)
-    assert lookout.arguments() == (None, None, None, None, True, None)
+    assert lookout.arguments() == (True, (None, None, None, None, True, None))
 
 
 @asynccontextmanager

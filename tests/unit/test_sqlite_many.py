@@ -14,9 +14,9 @@ import pytest
 
 from dibs.errors import ConfigurationError
 from dibs.job import Claim, Filter, NewJob, Settlement
-from dibs.outcome import Pulse, Succeeded, Verdict
+from dibs.outcome import Pulse, Retry, Succeeded, Verdict
 from dibs.stores.memory import MemoryStore
-from dibs.stores.sqlite import SQLiteStore
+from dibs.stores.sqlite import SQLiteStore, enqueueing
 from dibs.testing.clock import FakeClock
 
 LEASE = timedelta(seconds=60)
@@ -106,6 +106,18 @@ async def test_jobs_that_differ_in_ids_and_arguments_alone_find_what_each_would_
         clock.advance(timedelta(seconds=1))
 
 
+async def test_long_jobs_that_differ_are_stored_in_parts(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enqueueing, "_CHARACTERS", 50_000)
+    raw(store).limit(apsw.SQLITE_LIMIT_LENGTH, 130_000)
+    sizes = [10, 100_000, 20_000, 20_000, 20_000, *([10] * 230), 49_000]
+    jobs = [NewJob(task="t", args="x" * size, priority=number % 2) for number, size in enumerate(sizes)]
+    assert [answer.created for answer in await store.enqueue(jobs)] == [True] * len(jobs)
+    assert [answer.created for answer in await store.enqueue(jobs)] == [False] * len(jobs)
+    for job in jobs:
+        found = await store.get(job.id)
+        assert found is not None and found.args == job.args
+
+
 # --- claim ------------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +143,20 @@ async def test_a_claim_of_many_is_what_claims_of_few_would_be(store: SQLiteStore
         assert await store.claim("default", "w", limit, LEASE, ["t", "u"]) == await alone.claim(
             "default", "w", limit, LEASE, ["t", "u"]
         )
+        clock.advance(timedelta(seconds=1))
+    for job in jobs:
+        assert await store.get(job.id) == await alone.get(job.id)
+
+
+async def test_a_claim_of_many_forgets_how_the_last_attempt_was_settled(store: SQLiteStore, clock: FakeClock) -> None:
+    await store.enqueue([NewJob(task="t") for _ in range(12)])
+    for _ in range(2):
+        claims = await store.claim("default", "w", 12, LEASE)
+        retries = [claim.settled(Retry("again", timedelta(0))) for claim in claims]
+        if claims[0].epoch == 1:
+            assert await store.settle(retries) == [Verdict.ACCEPTED] * 12
+    clock.advance(LEASE)
+    assert await store.settle(retries) == [Verdict.LOST] * 12
 
 
 async def test_arguments_that_are_too_long_for_one_text_are_claimed_all_the_same(store: SQLiteStore) -> None:
@@ -214,3 +240,16 @@ async def test_each_of_many_claims_has_its_own_pulse(store: SQLiteStore, clock: 
         [held_, asked, held_, held_],
         [held_, lost],
     )
+
+
+async def test_leases_renewed_among_many_stand_in_line_no_more(store: SQLiteStore, clock: FakeClock) -> None:
+    """A claim has seen that they expired; then the clock was set back."""
+    await store.enqueue([NewJob(task="t") for _ in range(3)])
+    claims = await store.claim("default", "w", 3, LEASE)
+    clock.advance(LEASE)
+    assert await store.claim("default", "v", 3, LEASE, ["other"]) == []
+    clock.advance(-LEASE)
+    in_line = "SELECT count(*) FROM dibs_jobs WHERE ready = 1"
+    assert raw(store).execute(in_line).fetchall() == [(3,)]
+    assert await store.heartbeat("w", claims, LEASE) == [Pulse.HELD] * 3
+    assert raw(store).execute(in_line).fetchall() == [(0,)]

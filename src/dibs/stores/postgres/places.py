@@ -31,19 +31,18 @@ class Lookout:
         self._until: datetime | None = None
         self._next_long_look = 0.0
 
-    @property
-    def in_one_lane(self) -> bool:
-        """Whether there is one place, which ``arguments`` gives without lists."""
-        return len(self._lanes) == 1
+    def arguments(self) -> tuple[bool, tuple[Any, ...]]:
+        """The last arguments of ``dibs.claim``: the places, for how long and since when, whether to be thorough.
 
-    def arguments(self) -> tuple[Any, Any, Any, datetime | None, bool, datetime | None]:
-        """The last arguments of ``dibs.claim``: the places, for how long and since when, whether to be thorough."""
-        return *self._places(), self._until, time.monotonic() >= self._next_long_look, self._looked_at
+        Before them, whether the places are lists: a single one is given without.
+        """
+        thorough = time.monotonic() >= self._next_long_look
+        return len(self._lanes) != 1, (*self._places(), self._until, thorough, self._looked_at)
 
     def _places(self) -> tuple[Any, Any, Any]:
         if not self._lanes:
             return None, None, None
-        if self.in_one_lane:
+        if len(self._lanes) == 1:
             [(priority, (run_at, id_))] = self._lanes.items()
             return priority, run_at, id_
         places = self._lanes.values()

@@ -185,8 +185,8 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         self, queue: str, worker: str, limit: int, lease: timedelta, tasks: tuple[str, ...] | None
     ) -> list[Claim]:
         lookout, began = self._places.of(queue, tasks), time.monotonic()
-        statement = _CLAIM_IN_LANE if lookout.in_one_lane else _CLAIM
-        found = await self._fetch(statement, queue, worker, limit, lease, tasks, *lookout.arguments())
+        lists, places = lookout.arguments()
+        found = await self._fetch(_CLAIM if lists else _CLAIM_IN_LANE, queue, worker, limit, lease, tasks, *places)
         claims = [rows.claim(row, queue, worker) for row in found]
         lookout.claimed(claims, limit, lease, began)
         return claims

@@ -3,7 +3,6 @@
 import os
 import random
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -155,13 +154,13 @@ class Connection:
             self.raw.close(force=True)
 
 
-def many(values: "Iterable[bytes] | array[int]") -> Any:
+def many(values: Iterable[bytes]) -> Any:
     """One parameter that is read by ``carray(?)``: many values in one step of SQLite, and no interpreter in between.
 
     To bind each in a run of its own takes twice to three times as long, and after each the thread has to wait for the
     interpreter. There must be at least one.
     """
-    return apsw.carray(values if isinstance(values, array) else tuple(values))
+    return apsw.carray(tuple(values))
 
 
 def persist(options: Options, ask: Any) -> Any:

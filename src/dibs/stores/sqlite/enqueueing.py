@@ -20,8 +20,8 @@ Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 Holder = Sequence[Any]
 """Of a job that keeps a key busy: its id, state, created_at and run_at."""
 
-_AT_ONCE = 100
-"""Jobs that differ, in one step."""
+_AT_ONCE, _CHARACTERS = 100, 10_000_000
+"""Jobs that differ, in one step, and how long they may be together."""
 _DUE = 2
 """Where the parameters of become.sql have the time."""
 
@@ -68,13 +68,26 @@ def _store(db: Connection, jobs: Sequence[Admitted], now: int) -> int:
         shared = first.queue, first.task, first.priority, run_at, now, first.max_attempts, first.meta
         if stored := db.run(sql.ENQUEUE_ALIKE, (many(packed), *shared, min(ids), max(ids))):
             return stored
-    return sum(db.run(sql.ENQUEUE_FREE, (_as_json(part, now),)) for part in _parts(jobs))
+    return sum(_store_part(db, part, now) for part in _parts(jobs))
 
 
-def _parts(jobs: Sequence[Admitted]) -> Iterator[Sequence[Admitted]]:
-    """A hundred at a time: no more of the longest would fit into a text of SQLite."""
-    for start in range(0, len(jobs), _AT_ONCE):
-        yield jobs[start : start + _AT_ONCE]
+def _parts(jobs: Sequence[Admitted]) -> Iterator[list[Admitted]]:
+    """A hundred at a time, or fewer that are long: a text of SQLite has an end."""
+    part: list[Admitted] = []
+    room = _CHARACTERS
+    for job in jobs:
+        room -= len(job.args) + len(job.meta)
+        if part and (room < 0 or len(part) == _AT_ONCE):
+            yield part
+            part, room = [], _CHARACTERS - len(job.args) - len(job.meta)
+        part.append(job)
+    yield part
+
+
+def _store_part(db: Connection, jobs: Sequence[Admitted], now: int) -> int:
+    if len(jobs) == 1:
+        return db.run(sql.ENQUEUE_ONE, _params(jobs[0], now))
+    return db.run(sql.ENQUEUE_FREE, (_as_json(jobs, now),))
 
 
 def _as_json(jobs: Sequence[Admitted], now: int) -> str:

@@ -41,7 +41,8 @@ def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
     held: defaultdict[str, list[bytes]] = defaultdict(list)
     try:
         for item in items:
-            held[item.worker].append(_packed(item) + (item.result or "null").encode())
+            assert item.result is not None
+            held[item.worker].append(_packed(item) + item.result.encode())
         copied = sum(db.run(sql.SUCCEED_ALL, (many(packed), worker, now)) for worker, packed in held.items())
     except _IMPOSSIBLE:
         return False
@@ -50,9 +51,10 @@ def _copy_all(db: Connection, items: Sequence[Settled], now: int) -> bool:
 
 def _packed(claim: Settled | Claim) -> bytes:
     """A claim among many: the id of its job, and its epoch in ten digits."""
-    if not 0 <= claim.epoch < 10**_DIGITS:
+    digits = b"%0*d" % (_DIGITS, claim.epoch)
+    if len(digits) > _DIGITS or int(digits) != claim.epoch or claim.epoch < 0:
         raise OverflowError
-    return b"%b%0*d" % (claim.id.bytes, _DIGITS, claim.epoch)
+    return claim.id.bytes + digits
 
 
 def _is_copied(db: Connection, item: Settled) -> bool:
@@ -159,12 +161,14 @@ def _beat_all(db: Connection, worker: str, claims: Sequence[Claim], lease: int, 
     if len(claims) < 2:
         return []
     try:
-        held = many([_packed(claim) for claim in claims])
-        letters = db.rows(sql.PULSES, (held, worker, now))[0][0]
-        db.run(sql.BEAT_ALL, (held, worker, now, now + lease))
+        letters: str = db.rows(sql.PULSES, (many(map(_packed, claims)), worker, now))[0][0]
     except _IMPOSSIBLE:
         return []
-    return [_PULSES[letter] for letter in letters]
+    pulses = [_PULSES[letter] for letter in letters]
+    held = [claim.id.bytes for claim, pulse in zip(claims, pulses, strict=True) if pulse is not Pulse.LOST]
+    if held:
+        db.run(sql.BEAT_ALL, (many(held), worker, now, now + lease))
+    return pulses
 
 
 def _beat(db: Connection, worker: str, claim: Claim, lease: int, now: int) -> Pulse:

@@ -1,6 +1,5 @@
 """Taking the first jobs of one priority, all at once."""
 
-from array import array
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -12,10 +11,10 @@ from dibs.stores.sqlite.connect import Connection, Row, many
 
 FEW = 10
 """So many are taken by one statement that gives them row by row."""
-_PLACE, _DUE_PLACE = itemgetter(0, 1), itemgetter(1, 2)
-"""Where rows of take.sql and of first_due.sql stand in their priority."""
+_PLACE = itemgetter(0, 1)
+"""Where a row stands in its priority."""
 
-_Due = tuple[int, int, str, int, int, str, str, int, int, int, str | None, str, str | None, str]
+_Due = tuple[int, str, int, int, str, str, int, int, int, str | None, str, str | None, str]
 _decode = msgspec.json.Decoder(list[_Due]).decode
 _unhex = bytes.fromhex
 
@@ -50,11 +49,11 @@ def _take_many(db: Connection, first: First, worker: str, until: int, *, lifo: i
     busy, such as handlers that compute, it waits for 5 ms each time.
     """
     due = _decode(db.rows(sql.FIRST_DUE[lifo], first)[0][0])
-    due.sort(key=_DUE_PLACE, reverse=bool(lifo))  # they are in order: SQLite says so nowhere
-    if due:
-        rowids = array("q", [job[0] for job in due])
-        db.run(sql.TAKE_ALL, (many(rowids), worker, until, first.now, limited))
-    return [
+    rows: list[Row] = [
         (run_at, _unhex(id_), *values, _unhex(flow) if flow else None, step, meta)
-        for _, run_at, id_, *values, flow, step, meta in due
+        for run_at, id_, *values, flow, step, meta in due
     ]
+    rows.sort(key=_PLACE, reverse=bool(lifo))  # they are in order: SQLite says so nowhere
+    if rows:
+        db.run(sql.TAKE_ALL, (many([row[1] for row in rows]), worker, until, first.now, limited))
+    return rows
