@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -64,6 +66,25 @@ def pytest_configure_node(node: Any) -> None:
         stash[_service] = FleetService(stash[_addresses])
         node.config.add_cleanup(stash[_service].close)
     node.workerinput["fleet"] = list(stash[_service].ticket)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests mostly wait, for processes and servers, evenly among those that compute: side by side they idle."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [file for file in files if _mostly_waits(file)]
+    computing = [file for file in files if not _mostly_waits(file)]
+    ends = accumulate(len(files[file]) for file in computing)
+    apart = sum(len(files[file]) for file in computing) / (len(waiting) + 1)
+    places = dict(zip(computing, ends, strict=True))
+    places |= {file: round((number + 1) * apart) for number, file in enumerate(waiting)}
+    items[:] = [item for file in sorted(files, key=places.__getitem__) for item in files[file]]
+
+
+def _mostly_waits(file: Path) -> bool:
+    return file.parent.name in ("process", "faults", "bench", "web") or file.stem in ("test_model", "test_races")
 
 
 def pytest_collection_finish() -> None:
