@@ -70,7 +70,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests mostly wait, for processes and servers, evenly among those that compute: side by side they idle."""
+    """Files whose tests mostly wait, for processes and servers, evenly among those that compute."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
