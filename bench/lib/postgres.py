@@ -140,6 +140,13 @@ class PostgresLimit(PostgresBareWay):
             self._place = max(self._place, (last[4], last[5], last[0]))
         return self._decoded(rows)
 
+    async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
+        [epoch], [result] = {claim[1] for claim in claims}, set(self.results(claims))
+        accepted: int = await self._settles[claimer].fetchval(
+            [claim[0] for claim in claims], epoch, result, worker_of(claimer)
+        )
+        return accepted
+
 
 class Textbook(PostgresBareWay):
     """The layout of the textbooks: a state column that the indexes know; a finished job stays where it is.

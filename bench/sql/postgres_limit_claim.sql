@@ -3,20 +3,19 @@
 --
 -- It starts behind the last place like dibs does: a claim that walks the dead front of the index would be no limit.
 -- It knows nothing of pauses, lifo, tasks, priorities with future jobs, used-up attempts and asked cancels.
-with due as materialized (
-    select job.ctid as spot, job.id
-    from dibs.job
-    where job.queue = $1 and job.unmet = 0 and job.run_at <= now()
-        and (job.priority, job.run_at, job.id) > ($5::smallint, $6::timestamptz, $7::uuid)
-        and (job.locked_until is null or job.locked_until <= now())
-    order by job.priority, job.run_at, job.id
-    limit $3::integer for update skip locked
-), taken as (
+with taken as (
     update dibs.job set
         worker = $2, locked_until = now() + $4::interval, started_at = now(), outcome = null,
         epoch = job.epoch + 1, attempts = job.attempts + 1
-    from due
-    where job.ctid = due.spot and job.id = due.id
+    where job.ctid = any (array(
+        select job.ctid
+        from dibs.job
+        where job.queue = $1 and job.unmet = 0 and job.run_at <= now()
+            and (job.priority, job.run_at, job.id) > ($5::smallint, $6::timestamptz, $7::uuid)
+            and (job.locked_until is null or job.locked_until <= now())
+        order by job.priority, job.run_at, job.id
+        limit $3::integer for update skip locked
+    ))
     returning
         job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
         job.max_attempts, job.locked_until, job.key, job.meta

@@ -254,6 +254,7 @@ async def test_a_late_settle_in_sql_is_lost_and_changes_nothing(url: str) -> Non
     [
         "select dibs.succeed_one($1, $2, $3, $4)",
         "select (dibs.succeed(array[$1]::uuid[], array[$2]::integer[], $3, array[$4]::json[]))[1]",
+        "select coalesce((dibs.succeed_alike(array[$1]::uuid[], $2, $3, $4))[1], 'accepted')",
     ],
 )
 async def test_a_success_alone_has_the_fences_of_many(url: str, succeed: str) -> None:

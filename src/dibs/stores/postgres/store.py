@@ -56,6 +56,7 @@ _LOCK = "select dibs.claim_lock($1, $2, $3, may_wait => $4)"
 _TAKE = f"select {rows.CLAIMED} from dibs.claim_take($1, $2, $3)"  # noqa: S608
 _SETTLE = "select dibs.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _SUCCEED = "select dibs.succeed($1, $2, $3, $4)"
+_SUCCEED_ALIKE = "select dibs.succeed_alike($1, $2, $3, $4)"
 _SUCCEED_ONE = "select dibs.succeed_one($1, $2, $3, $4)"
 _HEARTBEAT = "select dibs.heartbeat($1, $2, $3, $4, $5)"
 _REPORTING = "select dibs.heartbeat($1, $2, $3, $4, $5, $6)"
@@ -255,14 +256,17 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
 
     async def _succeed(self, items: Sequence[Settled], worker: str) -> list[Verdict]:
         """The commonest settle, with as little to send as there is to say."""
+        first = items[0]
         if len(items) == 1:
-            [[verdict]] = await self._fetch(_SUCCEED_ONE, items[0].id, items[0].epoch, worker, items[0].result)
+            [[verdict]] = await self._fetch(_SUCCEED_ONE, first.id, first.epoch, worker, first.result)
             return [_VERDICTS[verdict]]
-        ids, epochs = [item.id for item in items], [item.epoch for item in items]
-        results = [item.result for item in items]
-        silent = all(result == "null" for result in results)
-        [[verdicts]] = await self._fetch(_SUCCEED, ids, epochs, worker, None if silent else results)
-        return [_VERDICTS[verdict] for verdict in verdicts]
+        ids = [item.id for item in items]
+        if all(item.epoch == first.epoch and item.result == first.result for item in items):
+            [[verdicts]] = await self._fetch(_SUCCEED_ALIKE, ids, first.epoch, worker, first.result)
+        else:
+            epochs, results = [item.epoch for item in items], [item.result for item in items]
+            [[verdicts]] = await self._fetch(_SUCCEED, ids, epochs, worker, results)
+        return [Verdict.ACCEPTED] * len(items) if verdicts is None else [_VERDICTS[verdict] for verdict in verdicts]
 
     async def sweep(self, limit: int = CHUNK, *, not_within: timedelta | None = None) -> int:
         self._taken = 0

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dibs.job import Claim, FlowState, State
+from dibs.ids import new_id
+from dibs.job import Claim, FlowState, Settlement, State
 from dibs.outcome import Outcome, Released, Retry, Snoozed, Succeeded, Verdict
 from dibs.store import Store
 from dibs.testing.contract.flow_helpers import (
@@ -70,6 +71,17 @@ async def test_steps_of_several_flows_and_plain_jobs_end_in_one_call(store: Stor
     await store.settle([claim.settled(Succeeded(str(claim.flow))) for claim in claims])
     assert {claim.flow: claim.inputs for claim in await take(store)} == {flow: {"a": str(flow)} for flow in flows}
     assert (await look(store, plain)).state is SUCCEEDED
+
+
+async def test_steps_and_plain_jobs_with_one_result_end_in_one_call(store: Store) -> None:
+    flow = await begin(store, *chain("a", "b"))
+    plain = [await add_one(store) for _ in range(3)]
+    claims = await take(store)
+    gone = Settlement(new_id(), 1, "ann", Succeeded())
+    verdicts = await store.settle([gone, *(claim.settled(Succeeded()) for claim in claims)])
+    assert verdicts == [Verdict.LOST, *[Verdict.ACCEPTED] * 4]
+    assert [(claim.flow, claim.inputs) for claim in await take(store)] == [(flow, {"a": None})]
+    assert [(await look(store, job)).state for job in plain] == [SUCCEEDED] * 3
 
 
 async def test_a_step_with_many_needs_waits_for_all_of_them(store: Store) -> None:

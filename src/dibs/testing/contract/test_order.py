@@ -55,6 +55,14 @@ async def test_jobs_enqueued_one_after_another_are_fifo(store: Store, lab: Lab) 
     assert await taken(store) == jobs
 
 
+async def test_a_claim_of_many_is_in_order_whatever_order_they_were_stored_in(store: Store, lab: Lab) -> None:
+    ages = [7 * n % 50 for n in range(50)]
+    answers = await store.enqueue([new(run_at=lab.now - age * SECOND) for age in ages])
+    jobs = {age: answer.id for age, answer in zip(ages, answers, strict=True)}
+    assert await taken(store, 20) == [jobs[age] for age in range(49, 29, -1)]
+    assert await taken(store, 50) == [jobs[age] for age in range(29, -1, -1)]
+
+
 async def test_bulk_and_single_enqueues_share_one_order(store: Store, lab: Lab) -> None:
     jobs = await add(store, 5)
     jobs.append(await add_one(store))

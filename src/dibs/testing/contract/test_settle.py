@@ -306,19 +306,40 @@ async def test_an_empty_settle_answers_nothing(store: Store) -> None:
     assert await store.settle([]) == []
 
 
-async def test_each_item_of_a_settle_answers_for_itself(store: Store, lab: Lab) -> None:
+@pytest.mark.parametrize("results", [list(range(6)), [None] * 6, [{"as": "all others"}] * 6], ids=["each", "none", "same"])
+async def test_each_item_of_a_settle_answers_for_itself(store: Store, lab: Lab, results: list[object]) -> None:
     jobs = await add(store, 6)
     claims = await take(store)
     await store.delete(only(jobs[1]), force=True)
     await store.cancel(only(jobs[3]), force=True)
-    items = [claim.settled(Succeeded(n)) for n, claim in enumerate(claims)]
-    items.insert(4, Settlement(new_id(), 1, "ann", Succeeded()))
-    items[-1] = Settlement(jobs[5], 9, "ann", Succeeded())
-    verdicts = await store.settle(items)
-    assert verdicts == [ACCEPTED, LOST, ACCEPTED, LOST, LOST, ACCEPTED, LOST]
-    assert [(await look(store, jobs[n])).result for n in (0, 2, 4)] == [0, 2, 4]
+    items = [claim.settled(Succeeded(result)) for claim, result in zip(claims, results, strict=True)]
+    items.insert(4, Settlement(new_id(), 1, "ann", items[0].outcome))
+    items[-1] = Settlement(jobs[5], 9, "ann", items[0].outcome)
+    verdicts = [ACCEPTED, LOST, ACCEPTED, LOST, LOST, ACCEPTED, LOST]
+    assert await store.settle(items) == verdicts
+    assert await store.settle(items) == verdicts  # sent again
+    assert [(await look(store, jobs[n])).result for n in (0, 2, 4)] == [results[n] for n in (0, 2, 4)]
     assert await state(store, jobs[3]) is State.CANCELLED
     assert await state(store, jobs[5]) is State.RUNNING
+
+
+async def test_a_success_that_is_late_stays_lost_among_others_like_it(store: Store, lab: Lab) -> None:
+    early, late = await add(store, 2)
+    short = await take_one(store, lease=SECOND)
+    claims = [short, *await take(store)]
+    await lab.advance(1)
+    assert await store.settle([claim.settled(Succeeded()) for claim in claims]) == [LOST, ACCEPTED]
+    assert [await state(store, early), await state(store, late)] == [State.RUNNING, State.SUCCEEDED]
+
+
+async def test_a_success_of_an_older_claim_stays_lost_among_others_like_it(store: Store, lab: Lab) -> None:
+    await add(store, 2)
+    old = await take_one(store, lease=SECOND)
+    await lab.advance(1)
+    new, other = await take(store)
+    assert new.id == old.id and new.epoch == 2
+    assert await store.settle([claim.settled(Succeeded()) for claim in (old, other)]) == [LOST, ACCEPTED]
+    assert await state(store, old.id) is State.RUNNING
 
 
 async def test_one_settle_can_hold_every_kind_of_outcome(store: Store, lab: Lab) -> None:

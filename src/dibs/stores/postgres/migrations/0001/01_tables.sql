@@ -96,6 +96,7 @@ create table dibs.taken (
     claimed_in xid8 not null default pg_current_xact_id(),
     jobs uuid[] not null
 ) with (
+    toast_tuple_target = 8160,             -- up to 500 ids stay in the row: a second table costs more than they do
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0

@@ -96,24 +96,26 @@ begin
                     select due.flow, due.run_at, due.id from due where due.over and due.flow is not null and dibs.stops(due.flow)
                 ), noted as (
                     insert into dibs.taken (jobs) select array_agg(due.id) from due having count(*) > 0
-                )
-                -- The join walks what is due in its order and fetches each row by its address, so the rows come out
-                -- in that order. It has no other clause that an index could serve: there is no other plan.
-                update dibs.job set
-                    worker = claim.worker, locked_until = moment + lease, started_at = moment, outcome = null,
-                    epoch = job.epoch + 1, attempts = job.attempts + 1,
-                    errors = case when job.locked_until is null then job.errors else dibs.with_error(
-                        job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
-                    ) end
-                from due
-                where job.ctid = due.spot and not due.over
-                    and (due.flow is null or not exists (
-                        select from fallen
-                        where fallen.flow = due.flow and (fallen.run_at, fallen.id) < (due.run_at, due.id)
+                ), taken as (
+                    -- By their addresses all at once, not by a join: that looks them up one by one, which takes a quarter longer.
+                    update dibs.job set
+                        worker = claim.worker, locked_until = moment + lease, started_at = moment, outcome = null,
+                        epoch = job.epoch + 1, attempts = job.attempts + 1,
+                        errors = case when job.locked_until is null then job.errors else dibs.with_error(
+                            job.errors, job.attempts, job.epoch, job.worker, job.started_at, moment, 'lease expired', ''
+                        ) end
+                    where job.ctid = any (array(
+                        select due.spot from due
+                        where not due.over and (due.flow is null or not exists (
+                            select from fallen
+                            where fallen.flow = due.flow and (fallen.run_at, fallen.id) < (due.run_at, due.id)
+                        ))
                     ))
-                returning
-                    job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
-                    job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs;
+                    returning
+                        job.id, job.epoch, job.task, job.args, job.priority, job.run_at, job.created_at, job.attempts,
+                        job.max_attempts, job.locked_until, job.key, job.flow, job.step, job.meta, job.inputs
+                )
+                select * from taken order by taken.run_at, taken.id;
             end if;
             get diagnostics got = row_count;
             wanted := wanted - got;

@@ -33,17 +33,9 @@ begin
         report, unique_until, expires_at, limit_key
     from gone;
     get diagnostics accepted = row_count;
-    if accepted < cardinality(ids) then
-        -- Some are lost, or steps: their flow has to be locked before they are.
-        accepted := accepted + dibs.succeed_steps(
-            ids, epochs, array_fill(worker, array[cardinality(ids)]), results, moment
-        );
-    end if;
     if accepted = cardinality(ids) then
         return array_fill('accepted'::text, array[accepted]);
     end if;
-    return dibs.verdicts(
-        ids, epochs, array_fill(worker, array[cardinality(ids)]), array_fill('succeeded'::text, array[cardinality(ids)])
-    );
+    return dibs.succeed_rest(ids, epochs, worker, results, moment, accepted);
 end
 $$;

@@ -9,8 +9,8 @@ declare
         'enqueue', 'enqueue_alike', 'enqueue_arrays', 'enqueue_many', 'enqueue_plain', 'start_flow', 'get', 'get_flow', 'new_id', 'wake'
     ];
     working constant text[] := array[
-        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'succeed_one', 'sweep', 'prune',
-        'make_days', 'due', 'attend', 'offer', 'retract', 'claim_next_step', 'complete_step', 'fail_step', 'extend_step',
+        'claim', 'claim_lock', 'claim_take', 'heartbeat', 'settle', 'settle_one', 'succeed', 'succeed_alike', 'succeed_one', 'sweep',
+        'prune', 'make_days', 'due', 'attend', 'offer', 'retract', 'claim_next_step', 'complete_step', 'fail_step', 'extend_step',
         'keep', 'kept'
     ];
     operating constant text[] := array[
