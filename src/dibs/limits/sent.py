@@ -69,7 +69,8 @@ def storable(item: Settlement, limits: Limits = DEFAULT) -> Settled:
     outcome: Outcome = item.outcome
     if type(outcome) is Succeeded:
         try:
-            result = to_json(outcome.result, "result", limits)
+            # Most handlers return nothing.
+            result = "null" if outcome.result is None else to_json(outcome.result, "result", limits)
             if outcome.steps:
                 return _adding(item, result, outcome.steps, limits)
             return Settled(item.id, item.epoch, item.worker, "succeeded", result)
