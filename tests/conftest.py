@@ -15,6 +15,7 @@ from functools import cache
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -56,7 +57,7 @@ _addresses = pytest.StashKey[Addresses]()
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell that runs us in the background has SIGINT ignored, and every process that a test starts would do so, too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
     ticket = getattr(config, "workerinput", {}).get("fleet")
     if ticket is not None:
         config.stash[_addresses] = FleetClient(tuple(ticket))
@@ -65,6 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
     fleet = Fleet()
     config.stash[_addresses] = fleet
     config.add_cleanup(fleet.stop)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """As Python does by itself. Only its own handler would asyncio replace for each call of each test, which costs."""
+    signal.default_int_handler(number, frame)
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist calls it in the controller, for each worker
