@@ -45,7 +45,7 @@ REDIS_LABELS = tuple(one.label for one in choose(find_redis()))
 # Each xdist worker has its own range of Redis database numbers, so that none flushes another's.
 DATABASES_PER_WORKER = 16
 
-DatabaseFactory = Callable[[str], str]
+DatabaseFactory = Callable[[str], str]  # from a server's label to the URL of a database
 A = TypeVar("A", bound=Address)
 
 _service = pytest.StashKey[FleetService]()
@@ -211,13 +211,13 @@ def postgres_database(databases: Databases) -> DatabaseFactory:
 
 
 @pytest.fixture
-def migrated_database(databases: Databases, template: DatabaseFactory) -> DatabaseFactory:
-    """The same with the schema in it: a copy, which costs a fifth of what it costs to make the schema."""
+def migrated_database(databases: Databases, template: Callable[[str], str]) -> DatabaseFactory:
+    """The same with the schema in it: a copy, which costs a quarter of making the schema."""
     return lambda label: databases.create(label, template(label))
 
 
 @pytest.fixture(scope="session")
-def template(postgres_servers: Mapping[str, PostgresAddress]) -> DatabaseFactory:
+def template(postgres_servers: Mapping[str, PostgresAddress]) -> Callable[[str], str]:
     """`template("postgres-18")` gives the name of a database with the schema, one for each test process."""
 
     @cache
