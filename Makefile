@@ -35,7 +35,7 @@ test: $(DEV) ## every check and every test
 	@{ $(MAKE) --no-print-directory lint >$(VENV)/lint.txt 2>&1 || { cat $(VENV)/lint.txt >&2; exit 1; }; } & linting=$$!; \
 	trap 'kill $$linting 2>/dev/null' INT TERM; \
 	echo "pytest, with ruff, mypy and lint-imports beside it"; \
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS); tested=$$?; \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS); tested=$$?; \
 	wait $$linting || { echo "lint found something: see above, or run make lint" >&2; exit 1; }; \
 	exit $$tested
 

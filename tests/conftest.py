@@ -3,18 +3,26 @@
 The servers are those of `tests.servers`, started when a test first needs one.
 """
 
+import asyncio
 import gc
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
 
+from dibs.stores.schema import open_schema
+from tests.scratch import use_memory
 from tests.servers import (
     Fleet,
     FleetClient,
@@ -37,7 +45,7 @@ REDIS_LABELS = tuple(one.label for one in choose(find_redis()))
 # Each xdist worker has its own range of Redis database numbers, so that none flushes another's.
 DATABASES_PER_WORKER = 16
 
-DatabaseFactory = Callable[[str], str]
+DatabaseFactory = Callable[[str], str]  # from a server's label to the URL of a database
 A = TypeVar("A", bound=Address)
 
 _service = pytest.StashKey[FleetService]()
@@ -49,14 +57,20 @@ _addresses = pytest.StashKey[Addresses]()
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell that runs us in the background has SIGINT ignored, and every process that a test starts would do so, too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
     ticket = getattr(config, "workerinput", {}).get("fleet")
     if ticket is not None:
         config.stash[_addresses] = FleetClient(tuple(ticket))
         return
+    use_memory()
     fleet = Fleet()
     config.stash[_addresses] = fleet
     config.add_cleanup(fleet.stop)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """As Python does by itself. Only its own handler would asyncio replace for each call of each test, which costs."""
+    signal.default_int_handler(number, frame)
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist calls it in the controller, for each worker
@@ -66,6 +80,37 @@ def pytest_configure_node(node: Any) -> None:
         stash[_service] = FleetService(stash[_addresses])
         node.config.add_cleanup(stash[_service].close)
     node.workerinput["fleet"] = list(stash[_service].ticket)
+
+
+# --- one collection for each test process -----------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Thirteen thousand tests are half a million objects: the collector need not go through them again and again."""
+    gc.disable()
+    _import_in_turns(session.config)
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def _import_in_turns(config: pytest.Config) -> None:
+    """Import all files of tests, each process from another one on: what one has compiled the others read."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or not hasattr(config, "workerinput"):
+        return
+    files = sorted(file for path in config.args for file in config.rootpath.joinpath(path).rglob("test_*.py"))
+    number, count = int(config.workerinput["workerid"].removeprefix("gw")), config.workerinput["workercount"]
+    first = len(files) * number // count
+    for file in files[first:] + files[:first]:
+        with suppress(Exception):  # it happens again when pytest imports the file, and is told then
+            import_module(_module_name(file, config.rootpath))
+
+
+def _module_name(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts[1:] if parts[0] == "src" else parts)
 
 
 @pytest.hookimpl(trylast=True)
@@ -85,12 +130,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _mostly_waits(file: Path) -> bool:
     return file.parent.name in ("process", "faults", "bench", "web") or file.stem in ("test_model", "test_races")
-
-
-def pytest_collection_finish() -> None:
-    """Thirteen thousand tests are half a million objects: the collector need not go through them again and again."""
-    gc.collect()
-    gc.freeze()
 
 
 def addresses(config: pytest.Config) -> Addresses:
@@ -141,21 +180,56 @@ def redis_servers(pytestconfig: pytest.Config) -> Mapping[str, RedisAddress]:
 # --- a database of its own for each test ------------------------------------------------------
 
 
+class Databases:
+    """Databases of PostgreSQL that one test has made, to be dropped after it."""
+
+    def __init__(self, servers: Mapping[str, PostgresAddress]) -> None:
+        self._servers = servers
+        self._made: list[tuple[PostgresAddress, str]] = []
+
+    def create(self, label: str, template: str = "template0") -> str:
+        server, name = self._servers[label], f"test_{uuid4().hex}"
+        self._made.append((server, name))
+        return server.create_database(name, template)
+
+    def drop(self) -> None:
+        for server, name in self._made:
+            server.drop_database(name)
+
+
 @pytest.fixture
-def postgres_database(
-    postgres_servers: Mapping[str, PostgresAddress],
-) -> Iterator[DatabaseFactory]:
+def databases(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[Databases]:
+    made = Databases(postgres_servers)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def postgres_database(databases: Databases) -> DatabaseFactory:
     """`postgres_database("postgres-18")` gives the URL of a new, empty database."""
-    made: list[tuple[PostgresAddress, str]] = []
+    return databases.create
 
+
+@pytest.fixture
+def migrated_database(databases: Databases, template: Callable[[str], str]) -> DatabaseFactory:
+    """The same with the schema in it: a copy, which costs a quarter of making the schema."""
+    return lambda label: databases.create(label, template(label))
+
+
+@pytest.fixture(scope="session")
+def template(postgres_servers: Mapping[str, PostgresAddress]) -> Callable[[str], str]:
+    """`template("postgres-18")` gives the name of a database with the schema, one for each test process."""
+
+    @cache
     def create(label: str) -> str:
-        server, name = postgres_servers[label], f"test_{uuid4().hex}"
-        made.append((server, name))
-        return server.create_database(name)
+        server, name = postgres_servers[label], f"template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+        schema = open_schema(server.create_database(name))
+        with ThreadPoolExecutor(1) as thread:  # the test that asks may have a loop that runs in this one
+            thread.submit(asyncio.run, schema.up()).result()
+        server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')  # none is in the way of a copy
+        return name
 
-    yield create
-    for server, name in made:
-        server.drop_database(name)
+    return create
 
 
 @pytest.fixture

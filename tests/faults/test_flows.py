@@ -19,7 +19,6 @@ from dibs.job import Claim, Flow, FlowState, Job, NewFlow, NewJob, NewStep, Stat
 from dibs.outcome import Succeeded
 from dibs.store import Store
 from dibs.stores import open_store
-from dibs.stores.schema import open_schema
 from dibs.testing import oracle
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.process.worker_main import Diary, Orders
@@ -202,9 +201,8 @@ async def test_sqlite_with_workers_killed_on_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not POSTGRES_LABELS, reason="no PostgreSQL found")
-async def test_postgres_with_workers_killed_on_the_way(tmp_path: Path, postgres_database: DatabaseFactory) -> None:
-    url = postgres_database(POSTGRES_LABELS[-1])
-    await open_schema(url).up()
+async def test_postgres_with_workers_killed_on_the_way(tmp_path: Path, migrated_database: DatabaseFactory) -> None:
+    url = migrated_database(POSTGRES_LABELS[-1])
     store = open_store(url)
     await store.setup()
     await run_with_kills(store, url, tmp_path)

@@ -14,7 +14,6 @@ from dibs.store import Store
 from dibs.stores import open_store
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.process.workers import Process, enqueue, faults
-from tests.unit.postgres import migrated
 from tests.unit.working import until
 
 FULL = os.environ.get("DIBS_FAULTS") == "full"
@@ -23,8 +22,8 @@ KILLS = 50 if FULL else 5
 
 
 @pytest.mark.skipif(not POSTGRES_LABELS, reason="no PostgreSQL found")
-async def test_postgres_loses_nothing_on_the_way(tmp_path: Path, postgres_database: DatabaseFactory) -> None:
-    await kill_those_who_are_handed_jobs(await migrated(postgres_database(POSTGRES_LABELS[-1])), tmp_path)
+async def test_postgres_loses_nothing_on_the_way(tmp_path: Path, migrated_database: DatabaseFactory) -> None:
+    await kill_those_who_are_handed_jobs(migrated_database(POSTGRES_LABELS[-1]), tmp_path)
 
 
 @pytest.mark.skipif(not REDIS_LABELS, reason="no redis-server found")

@@ -16,7 +16,6 @@ from dibs.job import NewJob, State
 from dibs.scope import Limit, Scope
 from dibs.store import Store
 from dibs.stores import open_store
-from dibs.stores.schema import open_schema
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.faults.limit_racer import QUEUE, Held, Orders, held, most_at_once
 from tests.unit.working import until
@@ -144,9 +143,8 @@ async def test_sqlite_never_runs_more_than_its_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not POSTGRES_LABELS, reason="no PostgreSQL found")
-async def test_postgres_never_runs_more_than_its_limits(tmp_path: Path, postgres_database: DatabaseFactory) -> None:
-    url = postgres_database(POSTGRES_LABELS[-1])
-    await open_schema(url).up()
+async def test_postgres_never_runs_more_than_its_limits(tmp_path: Path, migrated_database: DatabaseFactory) -> None:
+    url = migrated_database(POSTGRES_LABELS[-1])
     await run(url, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The tools of the races: a racer never outlives the one who started it."""
+"""The tools of the races: racers never outlive the one who started them."""
 
 import subprocess
 import sys
@@ -13,16 +13,17 @@ sys.stdin.read()
 """
 
 
-def test_a_racer_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    orders = f'{{"name": "p", "url": "memory://", "folder": "{tmp_path}"}}'
+def test_racers_end_when_the_one_who_started_them_is_killed(tmp_path: Path) -> None:
+    orders = ",".join(f'{{"name": "p{n}", "url": "memory://", "folder": "{tmp_path}"}}' for n in range(2))
     starter = subprocess.Popen(
-        [sys.executable, "-c", STARTER, orders],
+        [sys.executable, "-c", STARTER, f"[{orders}]"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     assert starter.stdout is not None
-    assert starter.stdout.readline() == b"ready\n"
+    said = [starter.stdout.readline() for _ in range(3)]
+    assert said.count(b"ready\n") == 2
     starter.kill()
-    # The racer holds the other end of this pipe: its end is the end of the file.
+    # The racers hold the other end of this pipe: their end is the end of the file.
     assert starter.stdout.read() == b""
     starter.communicate()

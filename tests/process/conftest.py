@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from dibs.stores.schema import open_schema
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 
 
@@ -15,14 +14,13 @@ from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
         pytest.param("redis", marks=pytest.mark.skipif(not REDIS_LABELS, reason="no Redis found")),
     ]
 )
-async def shared_url(
-    request: pytest.FixtureRequest, tmp_path: Path, postgres_database: DatabaseFactory, redis_database: DatabaseFactory
+def shared_url(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated_database: DatabaseFactory, redis_database: DatabaseFactory
 ) -> str:
     """Where several processes find the same jobs, on each store in turn."""
     match request.param:
         case "postgres":
-            url = postgres_database(POSTGRES_LABELS[-1])
-            await open_schema(url).up()
+            url = migrated_database(POSTGRES_LABELS[-1])
         case "redis":
             url = redis_database(REDIS_LABELS[-1])
         case _:

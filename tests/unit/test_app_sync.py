@@ -17,7 +17,6 @@ import pytest
 from dibs import App, Refused
 from dibs.background import Background
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
-from tests.unit.postgres import migrated
 
 STORES = ["sqlite", *POSTGRES_LABELS[-1:], *REDIS_LABELS[-1:]]
 
@@ -44,10 +43,9 @@ async def counts():
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
-    kind = "postgres" if request.param in POSTGRES_LABELS else "redis"
+    kind = "migrated" if request.param in POSTGRES_LABELS else "redis"
     create: DatabaseFactory = request.getfixturevalue(f"{kind}_database")
-    url = create(request.param)
-    return asyncio.run(migrated(url)) if kind == "postgres" else url
+    return create(request.param)
 
 
 def run(code: str, *arguments: str) -> str:

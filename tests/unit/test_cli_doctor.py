@@ -131,8 +131,8 @@ async def test_postgres_without_a_schema_says_how_to_make_one(shell: Shell, post
 
 
 @needs_postgres
-async def test_postgres_settings_that_lose_jobs_are_found(shell: Shell, postgres_database: DatabaseFactory) -> None:
-    shell.url = await migrated(postgres_database(NEWEST))
+async def test_postgres_settings_that_lose_jobs_are_found(shell: Shell, migrated_database: DatabaseFactory) -> None:
+    shell.url = migrated_database(NEWEST)
     async with connected(shell.url) as connection:
         name = shell.url.rpartition("/")[2]
         await connection.execute(f'alter database "{name}" set synchronous_commit = off')

@@ -20,16 +20,15 @@ from dibs.worker.lookout import Lookout
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.servers import RedisServer, find_redis
 from tests.unit.offering import LEASE, LONG, House, PostgresHouse, RedisHouse, is_queued, job
-from tests.unit.postgres import migrated
 from tests.unit.working import Shop, until
 
 pytestmark = pytest.mark.skipif(not REDIS_LABELS + POSTGRES_LABELS, reason="no server found")
 
 
 @pytest_asyncio.fixture(params=REDIS_LABELS + POSTGRES_LABELS)
-async def house(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> AsyncIterator[House]:
+async def house(request: pytest.FixtureRequest, migrated_database: DatabaseFactory) -> AsyncIterator[House]:
     if request.param in POSTGRES_LABELS:
-        yield PostgresHouse(await migrated(postgres_database(request.param)))
+        yield PostgresHouse(migrated_database(request.param))
         return
     [found] = [one for one in find_redis() if one.label == request.param]
     with RedisServer(found) as server:

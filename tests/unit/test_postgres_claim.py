@@ -28,14 +28,14 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
-async def url(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> str:
+def url(request: pytest.FixtureRequest, migrated_database: DatabaseFactory) -> str:
     """A database with the schema, on each version."""
-    return await migrated(postgres_database(request.param))
+    return migrated_database(request.param)
 
 
 @pytest.fixture
-def newest(postgres_database: DatabaseFactory) -> str:
-    return postgres_database(NEWEST)
+def newest(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 def numbers(claims: list[Claim]) -> list[int]:
@@ -318,9 +318,9 @@ async def _mixed(url: str, way: str, seed: int) -> list[tuple[UUID, int, int]]:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_claims_in_one_and_in_two_phases_take_the_same_jobs_in_the_same_order(
-    postgres_database: DatabaseFactory, seed: int
+    migrated_database: DatabaseFactory, seed: int
 ) -> None:
-    single, two_phase = [await _mixed(postgres_database(NEWEST), way, seed) for way in ("single", "two-phase")]
+    single, two_phase = [await _mixed(migrated_database(NEWEST), way, seed) for way in ("single", "two-phase")]
     assert single == two_phase
     assert len(single) > 50
 

@@ -37,14 +37,14 @@ OTHERS = "from pg_stat_activity where datname = current_database() and pid <> pg
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
-async def url(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> str:
+def url(request: pytest.FixtureRequest, migrated_database: DatabaseFactory) -> str:
     """A database with the schema, on each version."""
-    return await migrated(postgres_database(request.param))
+    return migrated_database(request.param)
 
 
 @pytest.fixture
-async def newest(postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def newest(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from dibs.stores.postgres.enqueueing import AT_ONCE
 from dibs.stores.postgres.store import CLAIMS_AT_ONCE
 from dibs.transaction import enqueue_in_async
 from tests.conftest import DatabaseFactory
-from tests.unit.postgres import LEASE, NEWEST, connected, jobs, migrated, needs_postgres, opened, until
+from tests.unit.postgres import LEASE, NEWEST, connected, jobs, needs_postgres, opened, until
 
 pytestmark = needs_postgres
 
@@ -30,8 +30,8 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def url(postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def url(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 async def test_jobs_that_come_at_the_same_time_share_transactions(url: str) -> None:

@@ -19,7 +19,7 @@ from dibs.outcome import Failed, Released, Retry, Succeeded
 from dibs.stores.postgres import PostgresStore
 from dibs.transaction import start_in, start_in_async
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
-from tests.unit.postgres import LEASE, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened, until
+from tests.unit.postgres import LEASE, NEWEST, connected, in_lab, jobs, needs_postgres, opened, until
 
 pytestmark = needs_postgres
 
@@ -101,9 +101,9 @@ async def assert_whole(url: str) -> None:
 @pytest.mark.parametrize("label", POSTGRES_LABELS)
 @pytest.mark.parametrize("claim", ["single", "two-phase"])
 async def test_sixteen_connections_that_do_everything_to_the_same_flows_do_not_deadlock(
-    postgres_database: DatabaseFactory, label: str, claim: str
+    migrated_database: DatabaseFactory, label: str, claim: str
 ) -> None:
-    url, dice = postgres_database(label), random.Random(7)
+    url, dice = migrated_database(label), random.Random(7)
     async with in_lab(url, look_every=0, claim=claim) as (lab, store):
         flows = [diamond(6, on_failure, max_attempts=3) for on_failure in (*OnFailure, *OnFailure)]
         for flow in flows:
@@ -146,9 +146,9 @@ async def _disturb(n: int, store: PostgresStore, claims: list[Claim], flows: tup
 
 
 async def test_steps_that_are_deleted_and_pruned_meanwhile_leave_nothing_behind(
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> None:
-    url, dice = postgres_database(NEWEST), random.Random(8)
+    url, dice = migrated_database(NEWEST), random.Random(8)
     async with in_lab(url, look_every=0) as (_, store):
         async with crowd(url) as stores:
             for _ in range(8):
@@ -190,9 +190,9 @@ create trigger ends after update on dibs.flow for each row
 
 @pytest.mark.parametrize("label", POSTGRES_LABELS)
 async def test_each_flow_ends_once_and_each_step_is_released_once_however_many_settle(
-    postgres_database: DatabaseFactory, label: str
+    migrated_database: DatabaseFactory, label: str
 ) -> None:
-    url = await migrated(postgres_database(label))
+    url = migrated_database(label)
     flows = [diamond(8) for _ in range(40)]
     async with connected(url) as sql, crowd(url) as stores:
         await sql.execute(ONCE)
@@ -223,9 +223,9 @@ async def _work(store: PostgresStore, worker: str, flows: int) -> None:
 
 
 async def test_a_claim_does_not_wait_for_a_flow_that_somebody_else_has_locked(
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> None:
-    url = postgres_database(NEWEST)
+    url = migrated_database(NEWEST)
     async with in_lab(url) as (lab, store), connected(url) as other:
         flow = NewFlow(name="f", steps=(NewStep(name="a", job=NewJob(task="t", max_attempts=1)),))
         await store.start(flow)
@@ -242,8 +242,8 @@ async def test_a_claim_does_not_wait_for_a_flow_that_somebody_else_has_locked(
         assert ended is not None and ended.state is FlowState.FAILED
 
 
-async def test_plain_jobs_are_settled_without_a_look_at_flows(postgres_database: DatabaseFactory) -> None:
-    url = await migrated(postgres_database(NEWEST))
+async def test_plain_jobs_are_settled_without_a_look_at_flows(migrated_database: DatabaseFactory) -> None:
+    url = migrated_database(NEWEST)
     async with opened(url, "pool=1") as store, connected(url) as other:
         await store.enqueue(jobs(3))
         claims = await store.claim("default", "w", 3, LEASE)
@@ -253,8 +253,8 @@ async def test_plain_jobs_are_settled_without_a_look_at_flows(postgres_database:
         assert verdicts == ["accepted"] * 3
 
 
-async def test_a_claim_of_steps_is_a_hot_update(postgres_database: DatabaseFactory) -> None:
-    url = await migrated(postgres_database(NEWEST))
+async def test_a_claim_of_steps_is_a_hot_update(migrated_database: DatabaseFactory) -> None:
+    url = migrated_database(NEWEST)
     async with opened(url, "pool=1") as store:
         await store.start(
             NewFlow(name="f", steps=tuple(NewStep(name=f"s{n}", job=NewJob(task="t")) for n in range(50)))
@@ -266,8 +266,8 @@ async def test_a_claim_of_steps_is_a_hot_update(postgres_database: DatabaseFacto
         assert tuple(await sql.fetchrow(query)) == (50, 50)
 
 
-async def test_a_flow_is_refused_by_the_function_as_by_limits(postgres_database: DatabaseFactory) -> None:
-    url = await migrated(postgres_database(NEWEST))
+async def test_a_flow_is_refused_by_the_function_as_by_limits(migrated_database: DatabaseFactory) -> None:
+    url = migrated_database(NEWEST)
     async with connected(url) as sql:
         for steps, words in (
             ("[]", "1 to 10000 steps"),
@@ -291,9 +291,9 @@ async def test_a_flow_is_refused_by_the_function_as_by_limits(postgres_database:
 
 
 async def test_a_flow_started_in_a_transaction_is_there_exactly_if_the_transaction_is(
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> None:
-    url = await migrated(postgres_database(NEWEST))
+    url = migrated_database(NEWEST)
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     later = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
     kept: list[NewFlow] = []
@@ -320,9 +320,9 @@ async def test_a_flow_started_in_a_transaction_is_there_exactly_if_the_transacti
 
 
 async def test_a_flow_started_in_a_transaction_is_refused_in_the_words_of_the_store(
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> None:
-    url = await migrated(postgres_database(NEWEST))
+    url = migrated_database(NEWEST)
     flow = diamond(2)
     async with opened(url) as store:
         await store.start(flow)

@@ -29,8 +29,8 @@ RUNNING_OUT = "update dibs.job set locked_until = clock_timestamp()"
 
 
 @pytest.fixture
-async def url(postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def url(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,13 @@ def untouched(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[str]:
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
-async def psql(
+def psql(
     request: pytest.FixtureRequest,
     postgres_servers: Mapping[str, PostgresAddress],
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> Psql:
     """Sends a text through the server's own psql, on each version, and gives the lines that it prints."""
-    url = await migrated(postgres_database(request.param))
+    url = migrated_database(request.param)
     program = postgres_servers[request.param].psql
 
     def send(sql: str) -> list[str]:

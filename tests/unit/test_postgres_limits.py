@@ -11,7 +11,7 @@ from dibs.outcome import Succeeded
 from dibs.scope import Limit, Rate, Scope
 from dibs.transaction import enqueue_in_async
 from tests.conftest import DatabaseFactory
-from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, migrated, needs_postgres, opened, until
+from tests.unit.postgres import LEASE, MANY, NEWEST, connected, in_lab, needs_postgres, opened, until
 
 pytestmark = needs_postgres
 
@@ -22,8 +22,8 @@ QUEUE, KEYS = Scope(queue="default"), Scope(queue="default", each_key=True)
 
 
 @pytest.fixture
-async def url(postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def url(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from dibs.job import NewJob
 from dibs.transaction import enqueue_in_async
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
-from tests.unit.postgres import MANY, NEWEST, connected, in_lab, jobs, migrated, needs_postgres, opened, until
+from tests.unit.postgres import MANY, NEWEST, connected, in_lab, jobs, needs_postgres, opened, until
 
 pytestmark = needs_postgres
 
@@ -28,8 +28,8 @@ BULK = {
 
 
 @pytest.fixture
-async def url(postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def url(migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 async def until_stuck(sql: Any, pid: int, call: asyncio.Future[Any]) -> asyncio.Future[Any]:
@@ -129,9 +129,9 @@ async def test_two_enqueues_of_the_same_jobs_in_opposite_orders_do_not_deadlock(
 
 @pytest.mark.parametrize("label", POSTGRES_LABELS)
 async def test_many_bulk_verbs_and_sweeps_of_the_same_jobs_do_not_deadlock(
-    postgres_database: DatabaseFactory, label: str
+    migrated_database: DatabaseFactory, label: str
 ) -> None:
-    url = postgres_database(label)
+    url = migrated_database(label)
     async with in_lab(url) as (lab, store):
         await store.enqueue(jobs(200, max_attempts=1000))
         connections = [await asyncpg.connect(url) for _ in range(16)]

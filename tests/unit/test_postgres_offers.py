@@ -18,15 +18,15 @@ from dibs.stores.postgres import offers, wakeups
 from dibs.stores.postgres.transaction import enqueue_in_async
 from tests.conftest import DatabaseFactory
 from tests.unit.offering import LEASE, LONG, PostgresHouse, Waiting, is_queued, job
-from tests.unit.postgres import NEWEST, connected, in_lab, migrated, needs_postgres, opened
+from tests.unit.postgres import NEWEST, connected, in_lab, needs_postgres, opened
 from tests.unit.working import until
 
 pytestmark = needs_postgres
 
 
-@pytest_asyncio.fixture
-async def house(postgres_database: DatabaseFactory) -> PostgresHouse:
-    return PostgresHouse(await migrated(postgres_database(NEWEST)))
+@pytest.fixture
+def house(migrated_database: DatabaseFactory) -> PostgresHouse:
+    return PostgresHouse(migrated_database(NEWEST))
 
 
 @pytest_asyncio.fixture
@@ -102,8 +102,8 @@ async def test_jobs_that_nobody_could_claim_now_are_no_hindrance(house: Postgres
         assert here.came[0][0].id == new.id
 
 
-async def test_the_lease_of_what_was_handed_over_expires_like_any_other(postgres_database: DatabaseFactory) -> None:
-    async with in_lab(postgres_database(NEWEST)) as (lab, store):
+async def test_the_lease_of_what_was_handed_over_expires_like_any_other(migrated_database: DatabaseFactory) -> None:
+    async with in_lab(migrated_database(NEWEST)) as (lab, store):
         await store._listener._listen()
         came: list[Any] = []
         offer = Offer("w", LEASE, None, lambda claim, asked_at: came.append(claim), LONG)
@@ -337,10 +337,10 @@ async def test_an_enqueue_does_not_wait_for_those_who_set_limits(house: Postgres
 
 
 async def test_a_job_that_comes_late_is_not_handed_over_with_what_is_left_of_its_lease(
-    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
 ) -> None:
     """Its enqueue had to wait for somebody who was about to store the same id."""
-    url = postgres_database(NEWEST)
+    url = migrated_database(NEWEST)
     async with in_lab(url) as (lab, store), connected(url) as sql:
         await store._listener._listen()
         offer = Offer("w", LEASE, None, lambda claim, asked_at: None, LONG)

@@ -14,7 +14,7 @@ from dibs.outcome import Pulse, Succeeded, Verdict
 from dibs.store import Offer
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresAddress
-from tests.unit.postgres import LEASE, NEWEST, as_role, connected, migrated, needs_postgres, opened
+from tests.unit.postgres import LEASE, NEWEST, as_role, connected, needs_postgres, opened
 from tests.unit.working import until
 
 pytestmark = needs_postgres
@@ -32,8 +32,8 @@ def role_name(postgres_servers: Mapping[str, PostgresAddress]) -> Iterator[str]:
 
 
 @pytest.fixture
-async def url(role_name: str, postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(NEWEST))
+def url(role_name: str, migrated_database: DatabaseFactory) -> str:
+    return migrated_database(NEWEST)
 
 
 @pytest.fixture
@@ -153,8 +153,8 @@ async def test_a_wrong_purpose_names_those_there_are(allowed: RoleFactory) -> No
 
 
 @pytest.mark.parametrize("label", POSTGRES_LABELS)
-async def test_nothing_is_open_to_everybody(label: str, postgres_database: DatabaseFactory) -> None:
-    async with connected(await migrated(postgres_database(label))) as sql:
+async def test_nothing_is_open_to_everybody(label: str, migrated_database: DatabaseFactory) -> None:
+    async with connected(migrated_database(label)) as sql:
         for kind, catalogue in (("function", "pg_proc"), ("table", "pg_class")):
             space = "pronamespace" if kind == "function" else "relnamespace"
             rights = "execute" if kind == "function" else "select, insert, update, delete"

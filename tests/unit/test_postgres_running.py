@@ -12,7 +12,7 @@ from dibs.scope import Limit, Scope
 from dibs.stores.postgres import PostgresStore
 from dibs.stores.postgres import store as store_module
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
-from tests.unit.postgres import LEASE, MANY, connected, in_lab, jobs, migrated, needs_postgres, opened
+from tests.unit.postgres import LEASE, MANY, connected, in_lab, jobs, needs_postgres, opened
 
 pytestmark = needs_postgres
 
@@ -20,9 +20,9 @@ BACKLOG = 3_000
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
-async def url(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> str:
+def url(request: pytest.FixtureRequest, migrated_database: DatabaseFactory) -> str:
     """A database with the schema, on each version."""
-    return await migrated(postgres_database(request.param))
+    return migrated_database(request.param)
 
 
 async def running(store: PostgresStore) -> set[Any]:
@@ -156,8 +156,8 @@ async def test_a_sweep_that_is_rolled_back_has_forgotten_nothing(url: str) -> No
         assert await running(store) == {claim.id}
 
 
-async def test_leases_that_expired_are_found_by_any_later_sweep(postgres_database: DatabaseFactory) -> None:
-    async with in_lab(postgres_database(POSTGRES_LABELS[-1])) as (lab, store):
+async def test_leases_that_expired_are_found_by_any_later_sweep(migrated_database: DatabaseFactory) -> None:
+    async with in_lab(migrated_database(POSTGRES_LABELS[-1])) as (lab, store):
         await store.enqueue(jobs(250))
         claims = await store.claim("default", "w", 250, LEASE)
         await store.sweep()
@@ -166,9 +166,9 @@ async def test_leases_that_expired_are_found_by_any_later_sweep(postgres_databas
         assert len(await store.claim("default", "w", 1_000, LEASE)) == len(claims)
 
 
-async def test_what_one_worker_has_swept_others_need_not_sweep(postgres_database: DatabaseFactory) -> None:
+async def test_what_one_worker_has_swept_others_need_not_sweep(migrated_database: DatabaseFactory) -> None:
     spared = timedelta(seconds=2)
-    async with in_lab(postgres_database(POSTGRES_LABELS[-1])) as (lab, store):
+    async with in_lab(migrated_database(POSTGRES_LABELS[-1])) as (lab, store):
         await store.enqueue(jobs(2))
         for seconds in (1, 60):
             await store.claim("default", "w", 1, timedelta(seconds=seconds))

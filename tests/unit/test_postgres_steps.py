@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import POSTGRES_LABELS, DatabaseFactory
 from tests.servers import PostgresAddress
-from tests.unit.postgres import NEWEST, as_role, connected, migrated, needs_postgres
+from tests.unit.postgres import NEWEST, as_role, connected, needs_postgres
 
 pytestmark = needs_postgres
 
@@ -33,8 +33,8 @@ EXPIRE = "update dibs.job set locked_until = clock_timestamp()"
 
 
 @pytest.fixture(params=POSTGRES_LABELS)
-async def url(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> str:
-    return await migrated(postgres_database(request.param))
+def url(request: pytest.FixtureRequest, migrated_database: DatabaseFactory) -> str:
+    return migrated_database(request.param)
 
 
 async def start(sql: Any, steps: str = CHAIN, **options: str) -> Any:
@@ -186,9 +186,9 @@ async def test_many_who_claim_at_once_get_each_step_once(url: str) -> None:
 
 
 async def test_a_worker_role_may_work_on_steps_and_a_producer_may_start_flows(
-    postgres_servers: Mapping[str, PostgresAddress], postgres_database: DatabaseFactory
+    postgres_servers: Mapping[str, PostgresAddress], migrated_database: DatabaseFactory
 ) -> None:
-    url = await migrated(postgres_database(NEWEST))
+    url = migrated_database(NEWEST)
     name = url.rpartition("/")[2]
     producer, worker = f"p_{name}", f"w_{name}"
     async with connected(url) as owner:

@@ -1,11 +1,13 @@
 """The servers that the tests themselves rest on."""
 
+import asyncio
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from dibs.stores.schema import open_schema
+from tests import scratch
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
 from tests.servers import (
     PostgresAddress,
@@ -55,6 +59,22 @@ def test_each_database_is_new_and_empty(
     server.execute("CREATE TABLE mine ()", database=names[0])
     count = "SELECT count(*) FROM pg_class WHERE relname = 'mine'"
     assert [server.execute(count, database=name) for name in names] == ["1", "0"]
+
+
+@pytest.mark.parametrize("label", POSTGRES_LABELS)
+def test_each_migrated_database_has_the_schema_as_a_migration_makes_it_and_no_jobs(
+    label: str,
+    postgres_servers: Mapping[str, PostgresAddress],
+    postgres_database: DatabaseFactory,
+    migrated_database: DatabaseFactory,
+) -> None:
+    made, *copies = postgres_database(label), migrated_database(label), migrated_database(label)
+    asyncio.run(open_schema(made).up())
+    dumps = {asyncio.run(open_schema(url).dump()) for url in (made, *copies)}
+    assert len(dumps) == 1
+    server, names = postgres_servers[label], [url.rpartition("/")[2] for url in copies]
+    server.execute("INSERT INTO dibs.queue (name) VALUES ('mine')", database=names[0])
+    assert [server.execute("SELECT count(*) FROM dibs.queue", database=name) for name in names] == ["1", "0"]
 
 
 @pytest.mark.parametrize("label", REDIS_LABELS)
@@ -184,3 +204,39 @@ def has_ended(pidfd: int) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(30_000))
+
+
+# --- where they are ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody said where temporary folders are to be."""
+    monkeypatch.setenv("TMPDIR", "")  # so that it is put back
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.mark.usefixtures("no_choice")
+def test_temporary_folders_are_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "ROOM", 1)
+    scratch.use_memory(tmp_path)
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
+
+
+@pytest.mark.usefixtures("no_choice")
+def test_temporary_folders_stay_where_they_are_if_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "ROOM", 1 << 60)
+    scratch.use_memory(tmp_path)
+    scratch.use_memory(tmp_path / "nowhere")
+    assert "TMPDIR" not in os.environ
+    assert tempfile.gettempdir() != str(tmp_path)
+
+
+def test_whoever_sets_tmpdir_has_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    monkeypatch.setattr(scratch, "ROOM", 1)
+    scratch.use_memory(tmp_path)
+    assert os.environ["TMPDIR"] == "/tmp"

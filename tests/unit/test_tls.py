@@ -19,7 +19,6 @@ from dibs.store import Store
 from dibs.stores import open_store
 from dibs.stores.tls import untrusted
 from tests.conftest import POSTGRES_LABELS, REDIS_LABELS, DatabaseFactory
-from tests.unit.postgres import migrated
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl found")
 
@@ -101,9 +100,9 @@ async def redis(request: pytest.FixtureRequest, redis_database: DatabaseFactory,
 
 @pytest.fixture(params=POSTGRES_LABELS)
 async def postgres(
-    request: pytest.FixtureRequest, postgres_database: DatabaseFactory, papers: Papers
+    request: pytest.FixtureRequest, migrated_database: DatabaseFactory, papers: Papers
 ) -> AsyncIterator[str]:
-    url = await migrated(postgres_database(request.param))
+    url = migrated_database(request.param)
     async with behind_tls(url, papers) as address:
         yield f"postgresql://postgres@{address}{urlsplit(url).path}"
 

@@ -28,7 +28,7 @@ from dibs.job import Enqueued, NewJob
 from dibs.stores.schema import open_schema
 from dibs.transaction import enqueue_in, enqueue_in_async
 from tests.conftest import DatabaseFactory
-from tests.unit.postgres import NEWEST, connected, migrated, needs_postgres, opened
+from tests.unit.postgres import NEWEST, connected, needs_postgres, opened
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 ORDER = "insert into orders values (1)"
@@ -37,9 +37,9 @@ pytestmark = needs_postgres
 
 
 @pytest.fixture
-async def url(postgres_database: DatabaseFactory) -> str:
+async def url(migrated_database: DatabaseFactory) -> str:
     """A database with the schema and a table of the application's own."""
-    url = await migrated(postgres_database(NEWEST))
+    url = migrated_database(NEWEST)
     async with connected(url) as sql:
         await sql.execute("create table orders (n integer)")
     return url

@@ -38,22 +38,27 @@ async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_no_more_handlers_run_at_once_than_concurrency_allows(shop: Shop, kind: str) -> None:
     lock, running, most = threading.Lock(), 0, 0
+    full = threading.Event()  # the first ones wait for as many as may run
 
     def enter(by: int) -> None:
         nonlocal running, most
         with lock:
             running += by
             most = max(most, running)
+            if running == 7:
+                full.set()
 
     @shop.task
     async def on_loop() -> None:
         enter(1)
+        await until(full.is_set)
         await asyncio.sleep(0.001)
         enter(-1)
 
     @shop.task
     def in_thread() -> None:
         enter(1)
+        full.wait(30)
         threading.Event().wait(0.001)
         enter(-1)
 

@@ -1,13 +1,16 @@
-"""Claimers that race for jobs, in a process of their own: ``python -m dibs.testing.racer``.
+"""Claimers that race for jobs, in processes of their own: ``python -m dibs.testing.racer``.
 
-Reads its orders as one line of JSON, says "ready", begins at the next line, and ends when its input
-does: it cannot outlive the one who started it. ``race`` is the same for a thread.
+Reads the orders of all as one line of JSON, a list, and forks a process for each: what they import is imported once.
+Says their process ids in one line, "ready" for each, and lets them go at the next line that it reads. When all have
+ended it says how, and it ends, with all of them, when its input does: none can outlive the one who started it.
+``race`` is the same for a thread.
 """
 
 import asyncio
 import os
 import sys
 import threading
+import traceback
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -101,11 +104,16 @@ async def _settle(store: Store, claims: list[Claim], start: float, log: Log) -> 
             raise AssertionError(f"{claim.worker} lost {claim.id} within its lease")
 
 
+def _say(line: str) -> None:
+    """In one write: all racers have the same output."""
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
 async def _hold(store: Store, orders: Orders) -> None:
     lease, held = timedelta(seconds=orders.lease), 0
     while held < orders.hold:
         held += len(await store.claim(orders.queue, orders.name, orders.hold - held, lease))
-    print("holding", flush=True)
+    _say("holding")
     await asyncio.Event().wait()
 
 
@@ -113,26 +121,67 @@ async def _main(orders: Orders, go: threading.Event) -> None:
     store = open_store(orders.url)
     await store.setup()
     try:
-        print("ready", flush=True)
+        _say("ready")
         await asyncio.to_thread(go.wait)
         await (_hold if orders.hold else race)(store, orders)
     finally:
         await store.close()
 
 
-def _listen(go: threading.Event) -> None:
-    sys.stdin.readline()
-    go.set()
+async def _visit(url: str) -> None:
+    """Whatever a store imports when it is opened is there for all that are forked after this."""
+    store = open_store(url)
+    await store.setup()
+    await store.close()
+
+
+def _fork(orders: Orders, others: list[int]) -> tuple[int, int]:
+    """The process id of a racer, and the pipe that lets it go and ends it; those of ``others`` are not its business."""
+    heard, said = os.pipe()
+    if pid := os.fork():
+        os.close(heard)
+        return pid, said
+    for pipe in (said, *others):
+        os.close(pipe)
+    code, go = 1, threading.Event()
+    try:
+        threading.Thread(target=_listen, args=[heard, go], daemon=True).start()
+        asyncio.run(_main(orders, go))
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(code)  # an ordinary exit would run what the first process has to run at its end
+
+
+def _listen(heard: int, go: threading.Event) -> None:
+    """The first byte is the start, the end of the pipe is the end."""
+    with open(heard, "rb", buffering=0) as pipe:
+        if pipe.read(1):
+            go.set()
+        pipe.read(1)
+    os._exit(3)
+
+
+def _end_with_owner() -> None:
     sys.stdin.read()
     os._exit(3)
 
 
 def main() -> None:
-    orders = msgspec.json.decode(sys.stdin.readline(), type=Orders)
-    go = threading.Event()
-    threading.Thread(target=_listen, args=[go], daemon=True).start()
-    asyncio.run(_main(orders, go))
-    sys.stdout.flush()
+    crew = msgspec.json.decode(sys.stdin.readline(), type=list[Orders])
+    asyncio.run(_visit(crew[0].url))
+    racers: list[tuple[int, int]] = []
+    for orders in crew:
+        racers.append(_fork(orders, [pipe for _, pipe in racers]))
+    _say(" ".join(str(pid) for pid, _ in racers))
+    if not sys.stdin.readline():
+        os._exit(3)
+    threading.Thread(target=_end_with_owner, daemon=True).start()
+    for _, pipe in racers:
+        os.write(pipe, b"!")
+    ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid, _ in racers]
+    _say(" ".join(["ended", *map(str, ends)]))
     os._exit(0)  # the listener still reads: an ordinary exit would wait for its lock on stdin
 
 

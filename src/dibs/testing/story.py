@@ -73,7 +73,8 @@ class Story(RuleBasedStateMachine):
             self.run(self.lab.stop())
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(call)
+        # Not runner.run(): it sets and resets a handler for Ctrl-C, which takes longer than most calls.
+        return self.runner.get_loop().run_until_complete(call)
 
     def both(self, verb: str, *args: Any, **options: Any) -> Any:
         """Ask the model and one of the handles the same thing."""

@@ -20,35 +20,54 @@ from dibs.testing.racer import Orders, race
 FULL = os.environ.get("DIBS_FAULTS") == "full"
 
 
-class Racer:
-    """One process of claimers, ready to begin."""
+class Racers:
+    """Processes of claimers, ready to begin."""
 
-    def __init__(self, orders: Orders) -> None:
-        self.process = subprocess.Popen(
+    def __init__(self, orders: list[Orders]) -> None:
+        self._count = len(orders)
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "dibs.testing.racer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.say(msgspec.json.encode(orders).decode())
+        self._say(msgspec.json.encode(orders).decode())
 
-    def say(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+    async def ready(self) -> None:
+        """All have opened the store."""
+        # Whoever is quick is ready before the last one is there.
+        said = [await self._hear() for _ in range(self._count + 1)]
+        [pids] = [line for line in said if line != "ready"]
+        self.pids = [int(pid) for pid in pids.split()]
 
-    async def expect(self, word: str) -> None:
-        assert self.process.stdout is not None
-        said = await asyncio.to_thread(self.process.stdout.readline)
-        assert said.strip() == word, f"a racer said {said!r} instead of {word!r}"
+    def go(self) -> None:
+        self._say("go")
 
-    async def ends(self) -> int:
-        return await asyncio.to_thread(self.process.wait)
+    async def all_say(self, word: str) -> None:
+        said = [await self._hear() for _ in range(self._count)]
+        assert said == [word] * self._count, f"racers said {said} instead of {word!r}"
+
+    async def ends(self) -> list[int]:
+        """How they ended, each of them."""
+        word, *codes = (await self._hear()).split()
+        assert word == "ended"
+        return [int(code) for code in codes]
 
     def dismiss(self) -> None:
-        """Whatever it does, it ends now."""
-        self.process.kill()
-        self.process.communicate()
+        """Whatever they do, they end now."""
+        self._process.kill()
+        self._process.communicate()  # the end of their output is the end of the last of them
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    async def _hear(self) -> str:
+        assert self._process.stdout is not None
+        line = await asyncio.to_thread(self._process.stdout.readline)
+        assert line, "the racers ended too early"
+        return line.strip()
 
 
 def _race(store: Store, orders: Orders) -> None:
@@ -72,7 +91,7 @@ class Arena:
             await asyncio.gather(*threads)
             return
         async with racers(orders) as started:
-            assert [await racer.ends() for racer in started] == [0] * processes
+            assert await started.ends() == [0] * processes
 
     async def jobs(self) -> list[Job]:
         """Everything that the store has."""
@@ -86,18 +105,15 @@ class Arena:
 
 
 @asynccontextmanager
-async def racers(orders: list[Orders]) -> AsyncIterator[list[Racer]]:
+async def racers(orders: list[Orders]) -> AsyncIterator[Racers]:
     """Processes that began at the same time, and end with this block."""
-    started = [Racer(one) for one in orders]
+    started = Racers(orders)
     try:
-        for racer in started:
-            await racer.expect("ready")
-        for racer in started:
-            racer.say("go")
+        await started.ready()
+        started.go()
         yield started
     finally:
-        for racer in started:
-            racer.dismiss()
+        started.dismiss()
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Races: many processes, one store. Every claim is logged by its owner, and an oracle reads the logs."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -93,11 +94,10 @@ async def test_jobs_of_killed_processes_come_back_in_a_race(lab: Lab, tmp_path: 
         store, jobs = arena.store, await fill(arena.store, 120)
         orders = [Orders(name=f"p{n}", url=arena.url, folder=str(tmp_path), lease=1.0, hold=25) for n in range(4)]
         async with racers(orders) as started:
-            for racer in started:
-                await racer.expect("holding")
-                racer.process.send_signal(signal.SIGKILL)
-            for racer in started:
-                assert await racer.ends() == -signal.SIGKILL
+            await started.all_say("holding")
+            for pid in started.pids:
+                os.kill(pid, signal.SIGKILL)
+            assert await started.ends() == [-signal.SIGKILL] * len(orders)
         got = await drain(store, len(jobs))
     assert sorted(claim.id for claim in got) == sorted(jobs)
     assert sorted(claim.epoch for claim in got) == [1] * 20 + [2] * 100
