@@ -286,6 +286,18 @@ class ANameIsEnough(MemoryStore):
         return record
 
 
+@caught_by("test_flow_ids::test_a_step_does_not_need_what_another_with_its_id_needed")
+class AnIdBringsItsNeedsBack(MemoryStore):
+    """Who needed what is kept by id when the job has gone, and a new one may have that id."""
+
+    def _add_step(self, flow: FlowRecord, new: AdmittedStep, now: datetime) -> Record:
+        stale = [links for links in flow.needed_by.values() if new.job.id in links]
+        record = super()._add_step(flow, new, now)
+        for links in stale:
+            links[record.id] = record
+        return record
+
+
 # --- starting and adding ----------------------------------------------------------------------
 
 
