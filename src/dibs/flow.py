@@ -1,5 +1,6 @@
 """Flows: several jobs that belong together, where some need the results of others."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -185,6 +186,16 @@ class FlowHandle:
 
     def __repr__(self) -> str:
         return f"FlowHandle({str(self.id)!r})"
+
+
+def needed(step: Job, steps: Mapping[str, Job]) -> dict[str, Job]:
+    """What a step needs, by name, of the steps of its flow that are there.
+
+    A need is on the job that was there when the step was stored, and no later one of its name: that was made after the
+    step. (If the store's clock was set back between the two, what is shown of a flow may be wrong, nothing else.)
+    """
+    found = {name: steps[name] for name in step.needs if name in steps}
+    return {name: need for name, need in found.items() if need.created_at <= step.created_at}
 
 
 async def _steps(store: Store, flow: UUID) -> list[Job]:

@@ -163,6 +163,9 @@ class Store(Protocol):
         when its last step is: failed if one failed, else cancelled if one was cancelled, else succeeded.
 
         A requeue of steps lets the flow run again: they wait for what they need and has not succeeded.
+
+        A need is on the job that has the name when the step is stored. When that is deleted or pruned, whoever comes
+        with its name or its id later is another one, and is needed only by steps that are added with it or by it.
         """
 
     async def flow(self, flow: UUID) -> Flow | None:

@@ -1,7 +1,7 @@
 """Why a job is not running: what exactly keeps it, by name and with times."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, cast
@@ -11,6 +11,7 @@ import msgspec
 
 from dibs.admin import Admin, Queue, Worker
 from dibs.clock import span_micros, to_micros
+from dibs.flow import needed
 from dibs.handle import has_expired
 from dibs.holding import Room, held_back
 from dibs.job import FINISHED, NOT_STARTED, Filter, Job, OnFailure, Order, Page, State
@@ -183,19 +184,34 @@ async def _steps(store: Store, flow: UUID) -> dict[str, Job]:
 async def _needs(store: Store, job: Job, now: datetime) -> _Block:
     """Which steps a waiting one needs, and what became of them."""
     steps = {} if job.flow is None else await _steps(store, job.flow)
-    needed = [steps[name] for name in job.needs if name in steps and steps[name].state is not State.SUCCEEDED]
-    if not needed:
+    job = next((step for step in steps.values() if step.id == job.id), job)  # as it was when they were looked at
+    there = needed(job, steps)
+    gone = [name for name in job.needs if name not in there and name not in job.inputs]
+    # What is gone or failed comes first, as nothing changes before somebody does something about it; then what runs.
+    names = gone + [step.step or "?" for step in _open(there.values())]
+    if not names:
         return _Block(Reason.WAITING_FOR_STEP, f"it is a step of flow {job.flow} and is about to be queued")
-    # What failed comes first, as nothing will change before somebody does something about it; what runs is next.
-    first = min(needed, key=lambda step: (_HOPELESS.index(step.state), _place(step, Order.FIFO)))
-    text = f"it needs step {first.step} of flow {await _named(store, job)}, {_how(first, steps, now)}"
-    others = [step.step or "?" for step in needed if step is not first]
+    first, *others = names
+    how = _how(there[first], steps, now) if first in there else _without(job)
+    text = f"it needs step {first} of flow {await _named(store, job)}, {how}"
     if others:
         text += f"; it needs {some(others)} as well"
     return _Block(Reason.WAITING_FOR_STEP, text)
 
 
+def _without(job: Job) -> str:
+    """How a step can run that waits for one that is gone: a requeue looks again at what is there."""
+    again = f"dibs jobs cancel {job.id} and then dibs flows retry {job.flow} run it without"
+    return f"which was deleted or pruned and had not succeeded ({again})"
+
+
 _HOPELESS = (State.FAILED, State.CANCELLED, State.RUNNING, State.QUEUED, State.WAITING, State.SUCCEEDED)
+
+
+def _open(steps: Iterable[Job]) -> list[Job]:
+    """Those that have not succeeded, the ones that hold up most first."""
+    waited_for = [step for step in steps if step.state is not State.SUCCEEDED]
+    return sorted(waited_for, key=lambda step: (_HOPELESS.index(step.state), _place(step, Order.FIFO)))
 
 
 def _how(step: Job, steps: dict[str, Job], now: datetime) -> str:
@@ -221,11 +237,10 @@ def _how(step: Job, steps: dict[str, Job], now: datetime) -> str:
 
 def _root(step: Job, steps: dict[str, Job]) -> Job:
     """What a waiting step waits for in the end: the first unfinished one up its line that is not waiting itself."""
-    while step.state is State.WAITING:
-        open_ = [steps[name] for name in step.needs if name in steps and steps[name].state is not State.SUCCEEDED]
-        if not open_:
-            break
-        step = min(open_, key=lambda each: (_HOPELESS.index(each.state), _place(each, Order.FIFO)))
+    seen = set[UUID]()  # a circle cannot be stored; what cannot be must not hang the answer
+    while step.state is State.WAITING and step.id not in seen:
+        seen.add(step.id)
+        step = next(iter(_open(needed(step, steps).values())), step)
     return step
 
 
@@ -253,12 +268,12 @@ def _harms(step: Job) -> bool:
 
 def _behind(job: Job, steps: dict[str, Job]) -> dict[str, Job]:
     """What a step needs, and what that needs, and so on."""
-    names = list(job.needs)
     found: dict[str, Job] = {}
-    for name in names:
-        if name in steps and name not in found:
-            found[name] = steps[name]
-            names += steps[name].needs
+    behind = [job]
+    for step in behind:
+        more = {name: need for name, need in needed(step, steps).items() if name not in found}
+        found |= more
+        behind += more.values()
     return found
 
 

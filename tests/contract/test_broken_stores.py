@@ -91,6 +91,7 @@ KNOWN_BY_STORIES = (
     "RunningStepsAreNotAsked",
     "RequeueForgetsTheNeeds",
     "StepsAreAddedAfterTheEnd",
+    "ANameIsEnough",
     "WindowsEndWithTheirJob",
     "DebounceWithoutCap",
     "ReplaceTouchesRunningJobs",

@@ -1,6 +1,7 @@
 """`dibs flows`: finding and showing flows, cancelling them, and running them again."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -227,7 +228,8 @@ def test_a_shell_completes_ids_of_flows(shell: Shell, monkeypatch: pytest.Monkey
 # --- the drawing --------------------------------------------------------------------------------------------
 
 
-def drawn(**needs: str) -> list[str]:
+def drawn(later: tuple[str, ...] = (), /, **needs: str) -> list[str]:
+    """The drawing of steps with these needs; ``later`` are those that were added when the others were there."""
     now = system_clock()
     jobs = [
         Job(
@@ -238,7 +240,7 @@ def drawn(**needs: str) -> list[str]:
             state=State.WAITING,
             priority=0,
             run_at=now,
-            created_at=now,
+            created_at=now + timedelta(seconds=name in later),
             attempts=0,
             max_attempts=1,
             epoch=0,
@@ -260,6 +262,16 @@ def test_a_fork_has_branches_and_a_join_stands_below_the_last_that_it_needs() ->
 
 def test_a_step_whose_need_is_gone_is_still_drawn() -> None:
     assert drawn(b="a", c="b") == ["b a", "↓ c"]
+
+
+def test_a_step_is_not_drawn_below_another_that_has_the_name_of_its_need() -> None:
+    assert drawn(("a",), b="a", c="b", a="c", x="") == ["b a", "↓ c", "↓ a", "x"]
+    assert drawn(("a", "y"), b="a", a="", y="a") == ["b a", "a", "↓ y"]
+
+
+def test_a_circle_does_not_hang_the_drawing() -> None:
+    """Steps that need each other by name, with times that do not tell them apart: all the same each is drawn once."""
+    assert drawn(a="c", b="a", c="b", x="c") == ["b a", "↓ c", "├─ a", "└─ x"]
 
 
 def test_steps_may_come_in_any_order() -> None:

@@ -53,9 +53,9 @@ BROKEN = {
         where flow.state <> 'running' and job.locked_until is null
     """,
     "a need is kept of a step that is gone": """
-        select needs from dibs.need
-        where not exists (select from dibs.job where job.id = need.needs)
-            and not exists (select from dibs.finished where finished.id = need.needs)
+        select needs from dibs.need, unnest(array[need.needs, need.step]) as either (id)
+        where not exists (select from dibs.job where job.id = either.id)
+            and not exists (select from dibs.finished where finished.id = either.id)
     """,
     "a flow is kept that has no step": """
         select id from dibs.flow

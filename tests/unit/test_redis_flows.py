@@ -128,6 +128,23 @@ async def test_a_pruned_flow_leaves_no_key_behind(store: RedisStore, limit: int)
     assert await ask(store, "KEYS", "*") == [b"{dibs}:layout"]
 
 
+@pytest.mark.parametrize("limit", [1, 1000])
+async def test_a_step_that_is_removed_is_neither_needed_nor_needs_others(store: RedisStore, limit: int) -> None:
+    flow = fan_out(5)
+    await store.start(flow)
+    ids = {each.name: each.job.id for each in flow.steps}
+    which = Filter(ids=tuple(ids[name] for name in ("s1", "s3")))
+    await store.cancel(Filter(flows=(flow.id,)))
+    after = None
+    while (after := (await store.delete(which, limit=limit, after=after)).after) is not None:
+        pass
+    links = f"{{dibs}}:d:{flow.id.hex}"
+    kept = "".join(ids[name].hex for name in ("s0", "s2", "s4"))
+    assert await ask(store, "HGETALL", links) == [b"root", kept.encode()]
+    await store.delete(Filter(ids=(ids["root"],)))
+    assert await ask(store, "EXISTS", links) == 0
+
+
 async def test_a_requeued_flow_forgets_what_its_steps_were_given(store: RedisStore) -> None:
     flow = diamond()
     await store.start(flow)

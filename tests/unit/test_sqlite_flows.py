@@ -202,6 +202,8 @@ async def test_a_flow_whose_job_is_known_stores_nothing(path: Path, store: SQLit
         (sql.WAITING_FOR, 1, "USING INDEX dibs_needed (need=?)"),
         (sql.GIVE_UP, 1, "USING PRIMARY KEY (step=?)"),
         (sql.KEEP_EPOCH, 1, "USING INDEX dibs_needed (need=?)"),
+        (sql.PART, 2, "USING INDEX dibs_needed (need=?)"),
+        (sql.PART_RESULTS, 2, "USING PRIMARY KEY (job=?)"),
         (sql.LINE_UP_STEP, 3, "(id=?)"),
         (sql.FINISH_FLOW, 2, "dibs_past_steps (flow=? AND state=?)"),
         (sql.NEEDS, 1, "USING PRIMARY KEY (step=?)"),

@@ -140,3 +140,72 @@ async def test_a_running_step_of_a_flow_that_failed_says_why_it_is_asked_to_stop
     found = await desk.why("b")
     assert found.reason is Reason.CANCEL_ASKED
     assert "It runs on worker box-7, a cancel was asked, because step a of flow import failed" in found.sentence
+
+
+# --- needs that are gone --------------------------------------------------------------------------------------
+
+
+def another(name: str, *needs: str) -> NewStep:
+    return NewStep(name=name, job=NewJob(task=name), needs=needs)
+
+
+async def requeue(desk: Desk, step: str) -> None:
+    await desk.store.requeue(Filter(ids=(desk.ids[step],)))
+
+
+async def test_a_step_that_waits_for_one_that_is_gone_says_so_and_what_to_do(desk: Desk) -> None:
+    await desk.start(OnFailure.CONTINUE, a="", b="", c="a b")
+    await desk.end(Failed("no such file"))
+    await requeue(desk, "c")
+    await desk.store.delete(Filter(ids=(desk.ids["a"],)))
+    found = await desk.why("c")
+    assert found.reason is Reason.WAITING_FOR_STEP
+    assert found.sentence == (
+        f"It needs step a of flow import ({desk.flow}), which was deleted or pruned and had not succeeded "
+        f"(dibs jobs cancel {desk.ids['c']} and then dibs flows retry {desk.flow} run it without); it needs b as well."
+    )
+    await desk.end(Succeeded())
+    assert (await desk.why("c")).sentence.endswith("run it without).")
+    await desk.store.cancel(Filter(ids=(desk.ids["c"],)))
+    await requeue(desk, "c")
+    assert (await desk.claim()).id == desk.ids["c"]
+
+
+async def test_a_step_does_not_name_another_that_has_the_name_of_its_need(desk: Desk) -> None:
+    await desk.start(a="", b="", c="a b d", d="")
+    await desk.end(Succeeded())
+    await desk.store.delete(Filter(ids=(desk.ids["a"],)))
+    await desk.end(Succeeded("more", (another("a"),)))
+    assert "It needs step d of flow import" in (await desk.why("c")).sentence
+    assert "as well" not in (await desk.why("c")).sentence
+
+
+async def test_a_failure_of_another_that_has_the_name_of_its_need_is_not_blamed(desk: Desk) -> None:
+    await desk.start(OnFailure.CONTINUE, a="", b="", c="a")
+    await desk.end(Succeeded())
+    await desk.store.delete(Filter(ids=(desk.ids["a"],)))
+    await desk.end(Succeeded("more", (another("a"),)))
+    assert (await desk.claim(tasks=["c"])).id == desk.ids["c"]
+    await desk.end(Failed("no such file"))
+    await desk.store.cancel(Filter(ids=(desk.ids["c"],)), force=True)
+    assert "because" not in (await desk.why("c")).sentence
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+async def test_a_step_that_added_another_of_the_name_of_its_need_is_told_apart(desk: Desk, seconds: int) -> None:
+    """By their names the two need each other. If no time has passed nobody can tell, but the answer must come."""
+    await desk.start(a="", b="a d", d="e", e="")
+    jobs = {claim.task: claim for claim in await desk.store.claim("default", "w1", 9, LEASE)}
+    for task in ("a", "e"):
+        await desk.store.settle([jobs[task].settled(Succeeded())])
+    await desk.store.settle([(await desk.claim()).settled(Succeeded())])
+    await desk.store.delete(Filter(ids=(desk.ids["a"],)))
+    desk.clock.advance(timedelta(seconds=seconds))
+    new = another("a", "b")
+    await desk.store.settle([(await desk.claim()).settled(Succeeded("more", (new,)))])
+    await desk.store.requeue(Filter(flows=(desk.flow or new.job.id,)))
+    desk.ids["a"] = new.job.id
+    assert "It needs step b of flow" in (await desk.why("a")).sentence
+    assert "It needs step d of flow" in (await desk.why("b")).sentence
+    if seconds:
+        assert "waits in the end for step e, which is queued" in (await desk.why("a")).sentence

@@ -16,7 +16,8 @@ import dibs
 from dibs.http import Site
 from dibs.http.api import OPERATIONS, document
 from dibs.http.service import data
-from dibs.job import State
+from dibs.job import Filter, NewStep, State
+from dibs.outcome import Succeeded
 from dibs.telemetry import slots
 from dibs.telemetry.asks import asked_to_stop
 from dibs.telemetry.tally import Figures
@@ -304,6 +305,27 @@ async def test_a_flow_is_shown_with_its_steps_cancelled_and_retried(office: Offi
     assert (await office.post(f"/api/flows/{id}/restart"))["changed"] == 2
     await office.post(f"/api/flows/{id}/restart", status=422)
     await office.get(f"/api/flows/{uuid4()}", 404)
+
+
+async def test_a_step_is_not_shown_behind_another_that_has_the_name_of_its_need(office: Office) -> None:
+    plan = office.app.flow("sums")
+    for name, needs in {"one": [], "two": [], "three": ["one", "two"]}.items():
+        plan.step(name, office.tasks["add"].job(1), needs=needs)
+    flow = (await plan.start()).id
+    store = await office.app.store()
+    one, two = await store.claim("default", "w", 2, timedelta(minutes=1))
+    await store.settle([one.settled(Succeeded(1))])
+    await store.delete(Filter(ids=(one.id,)))
+    new = NewStep(name="one", job=office.tasks["add"].job(3))
+    added = new, NewStep(name="four", job=office.tasks["add"].job(4), needs=("one",))
+    await store.settle([two.settled(Succeeded(2, added))])
+    shown = (await office.get(f"/api/flows/{flow}"))["graph"]
+    assert {step["name"]: (step["needs"], step["needs_there"]) for step in shown} == {
+        "one": ([], []),
+        "two": ([], []),
+        "three": (["one", "two"], ["two"]),
+        "four": (["one"], ["one"]),
+    }
 
 
 async def test_equal_failures_are_one_row_that_can_be_requeued(office: Office) -> None:

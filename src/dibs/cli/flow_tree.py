@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from dibs.flow import needed
 from dibs.job import Job
 
 DEEPEST = 24
@@ -25,8 +26,9 @@ class Line(msgspec.Struct, frozen=True):
 def draw(jobs: Sequence[Job]) -> Iterator[Line]:
     """The steps from the top to the bottom of the drawing. Steps that are gone are left out."""
     steps = {job.step: job for job in jobs if job.step is not None}
-    levels = _levels(steps)
-    above = {name: _above(job, levels) for name, job in steps.items()}
+    needs = {name: [*needed(job, steps)] for name, job in steps.items()}
+    levels = _levels(needs)
+    above = {name: _above(name, needs, levels) for name in steps}
     below: dict[str | None, list[str]] = {}
     for name in steps:
         below.setdefault(above[name], []).append(name)
@@ -51,23 +53,24 @@ def _branches(children: Sequence[str], base: str) -> Iterator[tuple[str, str, st
         yield name, base + ("└─ " if last else "├─ "), beside
 
 
-def _levels(steps: dict[str, Job]) -> dict[str, int]:
+def _levels(needs: dict[str, list[str]]) -> dict[str, int]:
     """How many steps have to end one after the other before each can start."""
     levels: dict[str, int] = {}
-    stack = list(reversed(steps))
+    begun = set[str]()
+    stack = list(reversed(needs))
     while stack:
         name = stack[-1]
-        needs = [need for need in steps[name].needs if need in steps]
-        open_ = [need for need in needs if need not in levels]
+        begun.add(name)
+        # What has begun and has no level yet is further down: a circle, which cannot be stored, must not hang the page.
+        open_ = [need for need in needs[name] if need not in begun]
         if open_:
             stack += open_
-        else:
-            levels[name] = max((levels[need] + 1 for need in needs), default=0)
-            stack.pop()
+        elif stack.pop() not in levels:
+            levels[name] = max((levels[need] + 1 for need in needs[name] if need in levels), default=0)
     return levels
 
 
-def _above(job: Job, levels: dict[str, int]) -> str | None:
+def _above(name: str, needs: dict[str, list[str]], levels: dict[str, int]) -> str | None:
     """Of what it needs, the last of those that come last."""
-    needs = [need for need in job.needs if need in levels]
-    return max(reversed(needs), key=lambda need: levels[need], default=None)
+    before = [need for need in needs[name] if levels[need] < levels[name]]
+    return max(reversed(before), key=lambda need: levels[need], default=None)

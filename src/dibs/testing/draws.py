@@ -83,6 +83,7 @@ ACTIONS = (
     *("claim",) * 5,
     *("settle",) * 5,
     "settle_with_steps",
+    "replace_a_step",
     *("work_a_while",) * 2,
     *("advance",) * 2,
     *("advance_to_an_instant_that_matters",) * 2,

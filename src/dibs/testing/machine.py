@@ -14,9 +14,10 @@ from uuid import UUID
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from dibs.job import FINISHED, Claim, Filter, NewFlow, NewJob, NewStep, Order, Retention, Settlement, State
-from dibs.outcome import Succeeded
+from dibs.outcome import Failed, Succeeded
 from dibs.testing.clock import START
 from dibs.testing.draws import (
     ACTIONS,
@@ -196,10 +197,14 @@ class Agreement(Story):
         steps = tuple(
             self._step(draw, f"s{n}", *(f"s{i}" for i in needs), **same) for n, needs in enumerate(draw(shapes))
         )
+        self._begin(draw, *steps)
+
+    def _begin(self, draw: Draw, *steps: NewStep) -> UUID:
         n = len(self.started)
         flow = NewFlow(name=f"flow {n}", steps=steps, on_failure=draw(policies), id=make_id(4, n), meta={"n": n})
         self.started.append(flow)
         self.tell("start", flow)
+        return flow.id
 
     def _step(self, draw: Draw, name: str, *needs: str, **fields: Any) -> NewStep:
         return NewStep(name=name, job=self._new(**draw(requests) | {"key": None} | fields), needs=needs)
@@ -220,6 +225,30 @@ class Agreement(Story):
             outcome = self._adding(draw, claim)
             for _ in range(draw(st.sampled_from((1, 1, 2)))):
                 self.tell("settle", [claim.settled(outcome)])
+
+    def replace_a_step(self, draw: Draw) -> None:
+        """A flow of which one is removed that is needed, or needs others; then one adds another of its name."""
+        due = {"queue": draw(queues), "offset": None, "lasts": None}
+        steps = [self._step(draw, "s0", **due), self._step(draw, "s1", **due)]
+        steps += [self._step(draw, "s2", "s0", "s1"), self._step(draw, "s3", "s2")]
+        flow = self._begin(draw, *steps)
+        claims = self.tell("claim", due["queue"], "ann", 10, 30 * SECOND, None)
+        self.claims += claims
+        mine = {claim.step: claim for claim in claims if claim.flow == flow}
+        if mine.keys() >= {"s0", "s1"}:
+            gone = draw(st.sampled_from(steps[1:3]))
+            if gone.name == "s1":
+                self.tell("settle", [mine["s1"].settled(draw(st.sampled_from((Succeeded("old"), Failed("boom")))))])
+            self.tell("delete", Filter(ids=(gone.job.id,)))
+            self.tell("settle", [mine["s0"].settled(Succeeded("more", self._in_place_of(draw, gone)))])
+
+    def _in_place_of(self, draw: Draw, gone: NewStep) -> tuple[NewStep, ...]:
+        """Another of its name, sometimes with its id, and one that needs it or that it needs."""
+        needs, others = draw(st.sampled_from((((), (gone.name,)), (("s0",), (gone.name,)), (("s0", "y"), ()))))
+        new, other = self._step(draw, gone.name, *needs), self._step(draw, "y", *others)
+        if draw(st.booleans()):
+            new = replace(new, job=replace(new.job, id=gone.job.id))
+        return new, other
 
     def work_a_while(self, draw: Draw) -> None:
         """Claim what is due in every queue, and end most of it, most of that well: so flows come to their ends."""

@@ -266,6 +266,38 @@ class OnlyRequeuedStepsWaitAgain(MemoryStore):
         return answer
 
 
+# --- needs that are gone ----------------------------------------------------------------------
+
+
+@caught_by(
+    "test_flow_needs::test_a_requeued_step_does_not_wait_for_another_of_the_name_of_its_need",
+    "test_flow_needs::test_a_step_keeps_the_result_of_its_need_when_another_of_the_name_succeeds",
+    "test_flow_needs::test_a_step_is_not_cancelled_because_of_another_of_the_name_of_its_need",
+    "test_flow_needs::test_an_added_step_does_not_wait_for_what_a_second_adder_adds",
+)
+class ANameIsEnough(MemoryStore):
+    """Whoever needed a step that is gone needs the next one of its name."""
+
+    def _add_step(self, flow: FlowRecord, new: AdmittedStep, now: datetime) -> Record:
+        before = [step for step in flow.steps.values() if new.name in step.needs]
+        record = super()._add_step(flow, new, now)
+        for step in before:
+            flow.needed_by.setdefault(new.name, {})[step.id] = step
+        return record
+
+
+@caught_by("test_flow_ids::test_a_step_does_not_need_what_another_with_its_id_needed")
+class AnIdBringsItsNeedsBack(MemoryStore):
+    """Who needed what is kept by id when the job has gone, and a new one may have that id."""
+
+    def _add_step(self, flow: FlowRecord, new: AdmittedStep, now: datetime) -> Record:
+        stale = [links for links in flow.needed_by.values() if new.job.id in links]
+        record = super()._add_step(flow, new, now)
+        for links in stale:
+            links[record.id] = record
+        return record
+
+
 # --- starting and adding ----------------------------------------------------------------------
 
 

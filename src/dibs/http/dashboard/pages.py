@@ -209,7 +209,7 @@ def named(request: Request) -> UUID:
 def _node(step: StepShown, base: str) -> Node:
     words = f"{step.name}: {step.label}, {step.task}"
     error = f", {step.error}" if step.error else ""
-    return Node(step.name, step.state.value, step.needs, f"{base}/jobs/{step.id}", f"{words}{error}")
+    return Node(step.name, step.state.value, step.needs_there, f"{base}/jobs/{step.id}", f"{words}{error}")
 
 
 def _note(flow: FlowDetail) -> str:

@@ -1,11 +1,12 @@
 """Jobs, flows and schedules as they are shown. Pure: each function makes a value of ``data`` of one of the store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from dibs.flow import needed
 from dibs.http.service.data import (
     ErrorShown,
     FlowDetail,
@@ -228,13 +229,14 @@ def _flow(flow: Flow) -> dict[str, Any]:
 
 def flow_detail(flow: Flow, steps: Sequence[Job], now: datetime, redaction: Redaction) -> FlowDetail:
     """Steps as the store gives them, newest first."""
-    graph = [_step(redaction.job(job), now) for job in reversed(steps[:STEPS])]
+    by_name = {job.step: job for job in steps if job.step is not None}
+    graph = [_step(redaction.job(job), by_name, now) for job in reversed(steps[:STEPS])]
     return FlowDetail(
         **_flow(flow), meta=redaction.value(flow.meta), graph=tuple(graph), more=sum(flow.steps.values()) > len(graph)
     )
 
 
-def _step(job: Job, now: datetime) -> StepShown:
+def _step(job: Job, steps: Mapping[str, Job], now: datetime) -> StepShown:
     return StepShown(
         name=job.step or str(job.id),
         id=job.id,
@@ -243,6 +245,7 @@ def _step(job: Job, now: datetime) -> StepShown:
         state=job.state,
         label=label(job, now),
         needs=job.needs,
+        needs_there=tuple(needed(job, steps)),
         attempts=job.attempts,
         max_attempts=job.max_attempts,
         started_at=job.started_at,

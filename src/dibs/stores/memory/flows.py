@@ -29,7 +29,11 @@ NULL = "null"
 
 
 class FlowRecord(msgspec.Struct):
-    """One flow. Its steps by name, as far as they are still there, and by the name of each step those that need it."""
+    """One flow. Its steps by name, as far as they are still there, and by the name of each of them those that need it.
+
+    A need is on the job that was there when the step was stored: with that job it goes from ``needed_by``, and a later
+    step of its name is needed by nobody but those that came with it.
+    """
 
     id: UUID
     name: str
@@ -39,17 +43,27 @@ class FlowRecord(msgspec.Struct):
     state: FlowState = FlowState.RUNNING
     finished_at: datetime | None = None
     steps: dict[str, Record] = {}
-    needed_by: dict[str, list[Record]] = {}
+    needed_by: dict[str, dict[UUID, Record]] = {}
 
     def add(self, step: Record) -> None:
         assert step.step is not None
         self.steps[step.step] = step
         for need in step.needs:
-            self.needed_by.setdefault(need, []).append(step)
+            self.needed_by.setdefault(need, {})[step.id] = step
+
+    def forget(self, step: Record) -> None:
+        """The step is gone, and so is the need of those that needed it."""
+        assert step.step is not None
+        del self.steps[step.step]
+        self.needed_by.pop(step.step, None)
+
+    def needed(self, step: Record) -> dict[str, Record | None]:
+        """What this step needs, by name; None for what is gone."""
+        return {name: self.steps[name] if step.id in self.needed_by.get(name, ()) else None for name in step.needs}
 
     def waiting_for(self, name: str | None) -> list[Record]:
         """The waiting steps that need this one."""
-        return [step for step in self.needed_by.get(name or "", ()) if step.state is State.WAITING]
+        return [step for step in self.needed_by.get(name or "", {}).values() if step.state is State.WAITING]
 
     def behind(self, name: str | None) -> Iterator[Record]:
         """The waiting steps that need this one, or one that does, and so on. Each must be ended when it is given."""
@@ -219,8 +233,7 @@ class FlowVerbs(ABC):
         flow.state, flow.finished_at = FlowState.RUNNING, None
         for step in flow.steps.values():
             if step.state in NOT_STARTED:
-                needed = {name: flow.steps.get(name) for name in step.needs}
-                step.inputs = {name: _result(need) for name, need in needed.items() if _met(need)}
+                step.inputs = {name: _result(need) for name, need in flow.needed(step).items() if _met(need)}
                 if len(step.inputs) < len(step.needs):
                     step.state = State.WAITING
                 elif step.state is State.WAITING:
@@ -228,9 +241,9 @@ class FlowVerbs(ABC):
 
     def _forget_step(self, record: Record) -> None:
         """The job is gone, and with the last one its flow."""
-        assert record.flow is not None and record.step is not None
+        assert record.flow is not None
         flow = self._flows[record.flow]
-        del flow.steps[record.step]
+        flow.forget(record)
         if not flow.steps:
             del self._flows[flow.id]
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dibs import limits as rules
 from dibs.clock import to_micros
 from dibs.errors import Refused
+from dibs.ids import new_id
 from dibs.job import Enqueued
 from dibs.limits import AdmittedFlow, AdmittedStep, Settled
 from dibs.stores.sqlite import statements as sql
@@ -122,6 +123,9 @@ def forget(db: Connection, steps: Collection[tuple[bytes, bytes]]) -> None:
     ids = [(step,) for step, _ in steps]
     db.run_all(sql.DROP_NEEDS, ids)
     keep(db, ids)
+    ghosts = [(step, new_id().bytes) for step, _ in steps]
+    db.run_all(sql.PART, ghosts)
+    db.run_all(sql.PART_RESULTS, ghosts)
     db.run_all(sql.FORGET, ids)
     for flow in {flow for _, flow in steps}:
         if db.run(sql.DROP_FLOW, (flow,)):

@@ -68,6 +68,8 @@ class StepShown(Value, frozen=True, kw_only=True):
     state: State
     label: str
     needs: tuple[str, ...]
+    needs_there: tuple[str, ...]
+    """Those of its needs that are there; a later step that has the name of one that is gone is none."""
     attempts: int
     max_attempts: int
     started_at: datetime | None

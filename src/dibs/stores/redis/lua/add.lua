@@ -43,8 +43,6 @@ add_steps = function(end_attempt, job, job_id, result, added, need)
     local flow, mine = r[FLOW], {}
     local running = call('HGET', base .. 'g:' .. flow, 'state') == 'r'
     for _, step in ipairs(new) do
-      -- A step of this name may have been deleted: those that need it wait for this one now.
-      step[11] = (call('HGET', base .. 'd:' .. flow, step[8]) or '') .. step[11]
       bring(flow, step, not running and 'c' or step[10] > 0 and 'w' or 'q')
       if step[12] == 1 then
         mine[#mine + 1] = step[1]

@@ -2,11 +2,25 @@
 
 local later, unfinished, states_of = steps().later, steps().unfinished, steps().states_of
 
--- What a step has to wait for: how many needs are not met, and what the others give, as in i:.
-local function weigh(needs, by_name, states, found)
+-- The needs of a flow: from the name of a step, and the id of one that needs it, to its own id.
+local function links_of(flow, by_name)
+  local links, found = call('HGETALL', base .. 'd:' .. flow), {}
+  for i = 1, #links, 2 do
+    local name, text, needed_by = links[i], links[i + 1], {}
+    for at = 1, #text, 32 do
+      needed_by[sub(text, at, at + 31)] = by_name[name]
+    end
+    found[name] = needed_by
+  end
+  return found
+end
+
+-- What a step has to wait for: how many needs are not met, and what the others give, as in i:. A need that is gone is
+-- met, also if a step has its name that came later: that one is not linked to this.
+local function weigh(step, needs, links, states, found)
   local unmet, given = 0, {}
   for name in string.gmatch(needs, '[^%z]+') do
-    local id = by_name[name]
+    local id = links[name] and links[name][step]
     local state = id and states[id]
     if state and state ~= 's' then
       unmet = unmet + 1
@@ -46,7 +60,7 @@ local function begin_again(flow, restarted)
     by_name[steps[i]] = steps[i + 1]
     ids[#ids + 1] = steps[i + 1]
   end
-  local states, found = states_of(ids, true), {}
+  local states, found, links = states_of(ids, true), {}, links_of(flow, by_name)
   for _, id in ipairs(ids) do
     local r, new = jobs[id], restarted[id]
     if new or unfinished(r) then
@@ -55,7 +69,7 @@ local function begin_again(flow, restarted)
         local needs = call('GET', base .. 'n:' .. id)
         local unmet, given = 0, ''
         if needs then
-          unmet, given = weigh(needs, by_name, states, found)
+          unmet, given = weigh(id, needs, links, states, found)
         end
         if given ~= '' then
           put(base .. 'i:' .. id, given)

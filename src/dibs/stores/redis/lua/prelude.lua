@@ -13,7 +13,8 @@
 --   g:<flow>             hash    a flow: state (r, s, f, c), on_failure (s stop, c continue), open (how many steps
 --                                are unfinished), created, finished (18 digits, or ''), name, meta (unless it is {})
 --   s:<flow>             hash    its steps: name to id. With the last of them go all keys of the flow
---   d:<flow>             hash    the steps that need one: its name to their ids, one behind the other
+--   d:<flow>             hash    the steps that need one: its name to their ids, one behind the other. An entry goes with
+--                                its step, an id with its own: a need is on a job, whoever has its name later
 --   flows                zset    every flow: id by itself
 --   ids                  zset    every id, by itself: the order of find
 --   o:<queue>\t<task>    zset    queued jobs by place: priority (5), run_at (18), id (32); all scores 0

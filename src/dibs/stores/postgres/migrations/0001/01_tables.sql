@@ -186,7 +186,7 @@ create table dibs.passed (
     at timestamptz not null
 ) with (fillfactor = 50);
 
--- Which step needs which: read when one succeeds, to find those that it releases. Goes with the needed one.
+-- Which step needs which: read when one succeeds, to find those that it releases. Goes with either of them.
 create table dibs.need (
     step uuid not null,
     needs uuid not null,

@@ -6,7 +6,7 @@ select
     priority, run_at, created_at, attempts, max_attempts, epoch, worker, locked_until, cancel_asked, started_at,
     null::timestamptz as finished_at, null::json as result, errors, key, unique_until, expires_at, limit_key,
     flow, step, meta, report,
-    needs, case when unmet > 0 then dibs.inputs_of(needs, need_ids, inputs) else inputs end as inputs
+    needs, case when unmet > 0 then dibs.inputs_of(id, needs, need_ids, inputs) else inputs end as inputs
 from dibs.job
 union all
 select

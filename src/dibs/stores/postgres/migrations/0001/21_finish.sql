@@ -32,7 +32,7 @@ begin
             case when error is null or locked_until is null then errors
                 else dibs.with_error(errors, attempts, epoch, worker, started_at, moment, error, traceback) end,
             as_result, report, unique_until, expires_at, limit_key, needs, need_ids,
-            case when unmet > 0 then dibs.inputs_of(needs, need_ids, inputs) else inputs end
+            case when unmet > 0 then dibs.inputs_of(id, needs, need_ids, inputs) else inputs end
         from gone
         returning 1
     )

@@ -28,6 +28,10 @@ begin
             case when job.unmet = met.many then job.needs end, case when job.unmet = met.many then job.need_ids end
         ) as need (name, id) on true
         left join dibs.finished on finished.id = any (array[need.id]) and finished.state = 'succeeded'
+            and exists (
+                select from dibs.need as link
+                where link.needs = any (array[need.id]) and link.step = any (array[met.id])
+            )
         group by met.id, met.many order by met.id
     ), moved as (
         update dibs.job set

@@ -1,5 +1,5 @@
 -- Steps of these flows, locked by the caller, are no longer finished: the flows run, and what has not started waits for
--- what it needs and has not succeeded. A needed step that is gone counts as one that succeeded with nothing to say.
+-- what it needs and has not succeeded. A needed step that is gone, and its link, counts as one that succeeded with nothing to say.
 create function dibs.begin_again(flows uuid[], moment timestamptz) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -20,12 +20,10 @@ begin
                 count(*) filter (where not each.met)::integer as unmet,
                 json_object_agg(each.name, coalesce(each.result, 'null')) filter (where each.met) as inputs
             from (
-                select
-                    need.name, finished.result,
-                    coalesce(finished.state = 'succeeded', not exists (select from dibs.job as open where open.id = need.id))
-                        as met
+                select need.name, finished.result, link.step is null or finished.state is not distinct from 'succeeded' as met
                 from unnest(job.needs, job.need_ids) as need (name, id)
-                left join dibs.finished on finished.id = any (array[need.id])
+                left join dibs.need as link on link.needs = any (array[need.id]) and link.step = any (array[job.id])
+                left join dibs.finished on finished.id = any (array[link.needs])
             ) as each
         ) as need
         where job.flow = any (flows) and job.locked_until is null
