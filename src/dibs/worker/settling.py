@@ -17,13 +17,17 @@ from dibs.worker.reports import beat
 from dibs.worker.run import Run
 
 BATCH = 1_000
+MANY = 100
+PAUSE = 0.001
+"""Seconds between a call that settled many and the next: what ends meanwhile goes along. A store that answers
+quickly would be asked for ever less at a time, and each call costs the worker as much as some dozen jobs do."""
 UNRECORDED = "the outcome was refused by the store"
 
 Ended = tuple[Run, Outcome]
 
 
 class Settler:
-    """Whatever ends while a call is on its way goes with the next one.
+    """Whatever ends while a call is on its way, or just after one that settled many, goes with the next one.
 
     An outcome is kept until the store has answered for it, however long the store is away.
     """
@@ -76,6 +80,7 @@ class Settler:
         try:
             while self._waiting:
                 unanswered = self._next()
+                sent = len(unanswered)
                 unanswered = await self._settle(unanswered)
                 if unanswered:
                     self._waiting.extendleft(reversed(unanswered))
@@ -83,6 +88,8 @@ class Settler:
                     self._hurry.clear()
                 else:
                     backoff.reset()
+                    if len(self._waiting) < sent >= MANY and not self._hurry.is_set():
+                        await asyncio.sleep(PAUSE)
         except asyncio.CancelledError:
             self._waiting.extendleft(unanswered)
             raise
