@@ -53,6 +53,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 WATCHED = (
     Watched("throughput", "async, 1 process", ("rate", "server_cpu", "log_bytes"), 50_000),
+    Watched("throughput", "plain, 1 process", ("rate",), 50_000),
     Watched("latency", "idle", ("p50",), 150),
     Watched("enqueue", "one by one", ("rate",), 2_000),
     Watched("enqueue", "bulk", ("rate",), 50_000),

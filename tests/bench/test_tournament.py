@@ -85,6 +85,7 @@ def test_the_guard_compares_two_trees() -> None:
     found = compare_on("sqlite", homes, rounds=1, most=30)
     assert [each.what for each in found] == [
         "throughput, async, 1 process: jobs/s",
+        "throughput, plain, 1 process: jobs/s",
         "latency, idle: median ms",
         "enqueue, one by one: jobs/s",
         "enqueue, bulk: jobs/s",

@@ -10,7 +10,7 @@ from dibs.task import Middleware, Task
 from dibs.worker.guard import guarded
 from dibs.worker.processes import ProcessPool
 from dibs.worker.run import Run
-from dibs.worker.threads import Threads
+from dibs.worker.threads import Pace, Threads
 
 Call = Callable[[Run], Awaitable[Any]]
 """Calls the handler for a run, or for all runs of its batch."""
@@ -90,11 +90,11 @@ class Callers:
         return _on_loop(plan.task, prepare) if plan.task.is_async else self._in_thread(plan.task, prepare)
 
     def _in_thread(self, task: Task[..., Any], prepare: "Prepare") -> Call:
-        function, threads = task.function, self._threads
+        function, threads, pace = task.function, self._threads, Pace()
 
         def call(run: Run) -> Awaitable[Any]:
             args, kwargs = prepare(run)
-            return threads.call(partial(copy_context().run, function, *args, **kwargs))
+            return threads.call(partial(copy_context().run, function, *args, **kwargs), pace)
 
         return call
 
