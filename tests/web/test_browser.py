@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, Route, async_playwright
 
 import dibs
 from dibs.http import admin_app
@@ -251,6 +251,31 @@ async def test_what_somebody_reads_is_not_taken_away(server: Server) -> None:
         await shown.locator('input[name="id"]').first.uncheck()
         await store.enqueue([dibs.NewJob(task="fresher", queue="new")])
         await shown.wait_for_selector("#found >> text=fresher")
+
+
+async def test_nor_is_it_by_an_answer_that_was_on_its_way(server: Server) -> None:
+    await fill(server.app)
+    store = await server.app.store()
+    asked, ticked = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if "x-dibs-live" in route.request.headers:
+            asked.set()
+            await ticked.wait()
+        await route.continue_()
+
+    async with browser() as opened, page(opened) as shown:
+        await shown.route("**/jobs", hold)
+        await shown.goto(f"{server.url}/jobs")
+        await shown.wait_for_selector(LIVE)
+        await store.enqueue([dibs.NewJob(task="fresh", queue="new")])
+        await asyncio.wait_for(asked.wait(), 20)
+        await shown.locator('input[name="id"]').first.check()
+        async with shown.expect_response("**/jobs"):
+            ticked.set()
+        await shown.wait_for_function("() => !asking")
+        assert await shown.locator('input[name="id"]').first.is_checked()
+        assert "fresh" not in await shown.inner_text("#found")
 
 
 async def _listen(shown: Page) -> None:

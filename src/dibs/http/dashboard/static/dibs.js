@@ -63,7 +63,8 @@ async function refresh() {
     const answer = await fetch(location.href, { headers: { "X-Dibs-Live": "1" } });
     if (answer.ok && !answer.redirected) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const old of document.querySelectorAll("[data-live]")) {
+      const parts = busy() ? [] : document.querySelectorAll("[data-live]"); // somebody may have begun meanwhile
+      for (const old of parts) {
         const fresh = page.getElementById(old.id);
         if (!fresh || fresh.innerHTML === old.innerHTML) continue;
         const open = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
