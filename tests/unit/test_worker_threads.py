@@ -117,6 +117,30 @@ async def test_a_call_that_nobody_waits_for_any_more_is_not_made(threads: Thread
     assert made == [2]
 
 
+async def test_those_before_one_that_nobody_waits_for_are_told_all_the_same(threads: Threads) -> None:
+    pace, begun, over = brief(), threading.Event(), threading.Event()
+
+    def hold() -> int:
+        begun.set()
+        over.wait(LONG)
+        return 1
+
+    calls = [threads.call(hold, pace), threads.call(partial(int, 2), pace)]
+    unwanted = threads.call(partial(int, 3), pace)
+    begun.wait(LONG)
+    unwanted.cancel()
+    over.set()
+    assert await all_of(calls) == [1, 2]
+
+
+async def test_what_is_in_line_when_it_is_closed_is_done_and_told() -> None:
+    threads, pace, over = Threads("closing"), brief(), threading.Event()
+    calls = [threads.call(partial(over.wait, LONG), pace), threads.call(partial(int, 2), pace)]
+    threads.close()
+    over.set()
+    assert await all_of(calls) == [True, 2]
+
+
 async def test_all_threads_end_when_it_is_closed() -> None:
     threads = Threads("closing")
     await all_of([threads.call(partial(int, 1), Pace()), threads.call(partial(int, 2), brief())])

@@ -96,8 +96,7 @@ class _Line:
         while (order := self._orders.get()) is not None:
             self.pace = order.pace
             self.begun += 1
-            if not order.future.done():  # else whoever called went away
-                do(order)
+            do(order)
             self.over += 1
             del order  # or an idle thread keeps alive what the last call was about
 
@@ -190,11 +189,14 @@ class Threads:
     def _due(self) -> bool:
         """Whether the loop should hear of brief calls that are done: it would ask for the interpreter."""
         assert self._line is not None
-        return len(self._done) >= TOGETHER or self._line.empty()
+        return len(self._done) >= TOGETHER or self._line.empty() or self._closed
 
     # --- what comes of it -----------------------------------------------------------------------------------
 
     def _do(self, order: _Order) -> None:
+        if order.future.done():  # whoever called went away; those before it in the line are still to be told
+            self._hand_in(order, None, None)
+            return
         try:
             self._hand_in(order, order.function(), None)
         except BaseException as problem:  # SystemExit too is what the function raised, not the end of this thread
