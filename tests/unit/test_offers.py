@@ -307,6 +307,6 @@ async def test_a_job_that_is_handed_over_while_the_worker_stops_is_not_left_behi
 
     async with shop.working(name="w"):
         await until(house.offers)
-    [sent] = late
-    assert (await shop.job(sent)).state in (State.SUCCEEDED, State.QUEUED)
+    assert late  # twice, if it stops before it has heard that its offer stands
+    assert {(await shop.job(sent)).state for sent in late} <= {State.SUCCEEDED, State.QUEUED}
     await shop.store.close()
