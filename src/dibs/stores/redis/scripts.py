@@ -20,7 +20,7 @@ _FIRST = {"claim": ("few", "first")}
 _BARE = {"one": ("few", "hand")}
 """Verbs that do without the prelude, and what they need instead."""
 
-# What a verb needs in front of it, besides the clock and the prelude.
+# What a verb needs in front of it, besides the clock, stamp() and the prelude.
 _PARTS: dict[str, tuple[str, ...]] = {
     "enqueue": (),
     REPLACING: ("more", "life", "replace"),
@@ -78,7 +78,7 @@ def scripts(clock_text: str) -> dict[str, Script]:
 
 def _script(name: str, parts: tuple[str, ...], clock_text: str) -> Script:
     name = name.partition(",")[0]
-    texts = [clock_text, *(_text(part) for part in (*parts, name))]
+    texts = [clock_text, *(_text(part) for part in ("stamp", *parts, name))]
     source = _with_numbers("\n".join(texts)).encode()
     # The server names scripts by SHA-1; nothing is kept secret by it.
     return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())

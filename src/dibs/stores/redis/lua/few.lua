@@ -16,7 +16,7 @@ end
 
 local function few(now, queue, worker, limit, lease, tasks)
   local call, sub, base = redis.call, string.sub, KEYS[1]
-  local now_text = string.format('%018.0f', now)
+  local now_text, until_text = stamp(now), stamp(now + lease)
   local leases = base .. 'l:' .. queue
 
   -- The first places of a lane.
@@ -83,7 +83,7 @@ local function few(now, queue, worker, limit, lease, tasks)
     r[STARTED], r[LOCKED] = now, now + lease
     local text = cmsgpack.pack(r)
     sets[2 * i - 1], sets[2 * i] = records[i], text
-    added[2 * i - 1], added[2 * i] = now + lease, id .. sub(place, 1, 23) .. lane
+    added[2 * i - 1], added[2 * i] = until_text, id .. sub(place, 1, 23) .. lane
     answers[3 * i], answers[3 * i + 1] = id, text
   end
   call('HDEL', base .. 'offers', worker) -- and a script that has written goes on when memory is full

@@ -15,7 +15,7 @@
 local call, base = redis.call, KEYS[1]
 local id, body, priority, queue, task, record, layout = unpack(ARGV)
 local now = clock()
-local now_text = string.format('%018.0f', now)
+local now_text = stamp(now)
 local waited_for, worker, lease = call('SISMEMBER', base .. 'sleeping', queue) == 1, nil, nil
 if waited_for then
   worker, lease = taker(now, now_text, queue, task)
@@ -26,15 +26,15 @@ local whole = '\220\0\19' .. begun .. record .. '\178' .. now_text .. '\178' .. 
 if call('MSETNX', base .. 'j:' .. id, whole, base .. 'b:' .. id, body) == 0 then
   return { 1, id }
 end
-call('ZADD', base .. 'ids', 0, id)
+call('ZADD', base .. 'ids', '0', id)
 if worker then
-  call('ZADD', base .. 'l:' .. queue, now + lease, id .. priority .. now_text .. task)
+  call('ZADD', base .. 'l:' .. queue, stamp(now + lease), id .. priority .. now_text .. task)
   call('HINCRBY', base .. 'held', worker, 1)
   call('SREM', base .. 'offers:' .. queue, worker)
   call('HDEL', base .. 'offers', worker)
   call('PUBLISH', base .. 'hand:' .. worker, id .. string.format('%08x', #whole) .. whole .. body)
 else
-  call('ZADD', base .. 'o:' .. queue .. '\t' .. task, 0, priority .. now_text .. id)
+  call('ZADD', base .. 'o:' .. queue .. '\t' .. task, '0', priority .. now_text .. id)
 end
 -- A queue that has lanes is known.
 if (worker or call('SADD', base .. 't:' .. queue, task) == 1) and call('SADD', base .. 'queues', queue) == 1 then

@@ -1,4 +1,4 @@
--- Put before every verb but one.lua, behind clock.lua: key names, records, and writes that go out in bulk.
+-- Put before every verb but one.lua, behind clock.lua and stamp.lua: key names, records, and writes that go out in bulk.
 --
 -- KEYS[1]  the root of all keys, "{prefix}:"; the others are made from it, so all are in one slot.
 --
@@ -62,10 +62,6 @@ local FLOW, STEP, NEEDS, RUN_AT, CREATED = 15, 16, 17, 18, 19 -- needs: how many
 local UNIQUE, EXPIRES, LIMIT_KEY, MARK = 20, 21, 22, 23
 
 local CHUNK = 2000 -- arguments of one call: Lua's stack holds less than 8000
-
-local function stamp(micros)
-  return string.format('%018.0f', micros)
-end
 
 local now_text = stamp(now)
 
@@ -168,14 +164,21 @@ local function drop(key, member)
   list[n], list.n = member, n
 end
 
+-- A score that is a number would be made text for each member of a set, and most members of one call have the same.
+local score_texts = {}
+
 local function add(key, score, member)
-  local list = adds[key]
+  local list, text = adds[key], score_texts[score]
   if not list then
     list = { n = 0 }
     adds[key] = list
   end
+  if not text then
+    text = string.format('%.17g', score)
+    score_texts[score] = text
+  end
   local n = list.n
-  list[n + 1], list[n + 2], list.n = score, member, n + 2
+  list[n + 1], list[n + 2], list.n = text, member, n + 2
 end
 
 local function stand(queue, task, where)
