@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dibs.errors import ConfigurationError, DibsError, StoreUnavailable
+from dibs.stores.redis.glance import Glance
 from dibs.stores.redis.options import Options
 from dibs.stores.redis.scripts import Script
 from dibs.stores.redis.wire import Command, Refusal, Wire
@@ -45,6 +46,7 @@ class Link:
             options.server, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=None, **tcp
         )
         self._home = dict(self._factory.connection_kwargs), self._where
+        self._glance = Glance()
         self._idle: list[Wire] = []
         self._most = options.pool
         self._free = asyncio.Semaphore(self._most)
@@ -68,9 +70,9 @@ class Link:
 
     # --- talking --------------------------------------------------------------------------------
 
-    async def call(self, script: Script, *args: str | bytes | int) -> Any:
+    async def call(self, script: Script, *args: str | bytes | int, brief: bool = False) -> Any:
         """Run a script once. The server is given its text only when it does not know it."""
-        [answer] = await self.exchange(("EVALSHA", script.sha, 1, self._root, *args))
+        [answer] = await self.exchange(("EVALSHA", script.sha, 1, self._root, *args), brief=brief)
         if not isinstance(answer, Refusal):
             return answer
         whole = ("EVAL", script.source, 1, self._root, *args)
@@ -84,18 +86,22 @@ class Link:
             raise self.explain(answer)
         return answer
 
-    async def exchange(self, *commands: Command) -> list[Any]:
+    async def exchange(self, *commands: Command, brief: bool = False) -> list[Any]:
         """Send commands, read as many answers; an error that the server answers is an answer."""
         # The same as conversation(), without the price of a context manager on every call.
-        async with self._free:
-            wire = await self._wire()
-            try:
-                answers = await wire.ask(*commands)
-            except BaseException as problem:
-                await self._give_up(wire, problem)
-                raise
-            self._idle.append(wire)
-            return answers
+        self._glance.waiting += 1
+        try:
+            async with self._free:
+                wire = await self._wire()
+                try:
+                    answers = await wire.ask(*commands, brief=brief)
+                except BaseException as problem:
+                    await self._give_up(wire, problem)
+                    raise
+                self._idle.append(wire)
+                return answers
+        finally:
+            self._glance.waiting -= 1
 
     @asynccontextmanager
     async def conversation(self) -> AsyncIterator[Wire]:
@@ -128,7 +134,7 @@ class Link:
         connection = self._factory.make_connection()  # type: ignore[no-untyped-call]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                return await Wire.connect(connection)
+                return await Wire.connect(connection, self._glance)
         except BaseException as problem:
             await connection.disconnect(nowait=True)
             if isinstance(problem, self._errors.RedisError | OSError | TimeoutError):

@@ -105,15 +105,15 @@ class RedisStore(Keeping, Limiting, FlowVerbs):
         admitted = rules.admit(jobs, self._limits)
         if len(admitted) == 1 and values.is_usual(admitted[0]):
             [job] = admitted
-            known = await self._link.call(self._scripts["one"], *values.one_job(job), LAYOUT)
+            known = await self._link.call(self._scripts["one"], *values.one_job(job), LAYOUT, brief=True)
             return [Enqueued(job.id, created=not known)]
         if not admitted:
             return []
         batch = values.pack([values.new_job(job) for job in admitted])
-        records = map(values.new_record, admitted)
+        records = [values.new_record(job) for job in admitted]
         replacing = any(job.on_conflict is not OnConflict.EXISTING for job in admitted)
         script = self._scripts[REPLACING if replacing else "enqueue"]
-        there = await self._link.call(script, batch, LAYOUT, *records)
+        there = await self._link.call(script, batch, LAYOUT, *records, brief=len(records) == 1)
         answers = [Enqueued(job.id, created=True) for job in admitted]
         for at in range(0, len(there), 2):
             position = there[at]

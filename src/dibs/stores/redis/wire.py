@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from dibs.stores.redis.glance import Glance, socket_of
+
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
@@ -25,11 +27,13 @@ class Refusal(Exception):
 class Wire(asyncio.Protocol):
     """Whoever asks has all answers before anybody else may ask. A wire on which that failed has to be closed."""
 
-    def __init__(self, connection: "AbstractConnection", transport: asyncio.WriteTransport) -> None:
+    def __init__(self, connection: "AbstractConnection", transport: asyncio.WriteTransport, glance: Glance) -> None:
         import hiredis
 
         self._connection = connection
         self._transport = transport
+        self._glance = glance
+        self._socket = socket_of(transport)
         self._loop = asyncio.get_running_loop()
         self._pack: Any = hiredis.pack_command
         self._reader = hiredis.Reader(replyError=Refusal)
@@ -45,12 +49,12 @@ class Wire(asyncio.Protocol):
         """Done when the connection is gone."""
 
     @classmethod
-    async def connect(cls, connection: "AbstractConnection") -> Self:
+    async def connect(cls, connection: "AbstractConnection", glance: Glance) -> Self:
         """Connect as redis-py was told to, and take over."""
         await connection.connect()  # type: ignore[no-untyped-call]
         writer = connection._writer  # the only way to its transport
         assert writer is not None, "redis-py has connected"
-        wire = cls(connection, writer.transport)
+        wire = cls(connection, writer.transport, glance)
         writer.transport.set_protocol(wire)
         if writer.transport.is_closing():  # nobody would tell us any more
             raise ConnectionResetError
@@ -71,8 +75,11 @@ class Wire(asyncio.Protocol):
 
     # --- saying -----------------------------------------------------------------------------------
 
-    def ask(self, *commands: Command) -> "asyncio.Future[list[Any]]":
-        """Send all commands at once; what comes of it are all answers, in order. A refusal is an answer."""
+    def ask(self, *commands: Command, brief: bool = False) -> "asyncio.Future[list[Any]]":
+        """Send all commands at once; what comes of it are all answers, in order. A refusal is an answer.
+
+        ``brief``: the server needs so little time for it that its answer may be worth a look.
+        """
         asked = self._asked = self._loop.create_future()
         if self.lost.done():
             asked.set_exception(ConnectionResetError())
@@ -82,6 +89,8 @@ class Wire(asyncio.Protocol):
         self._late_at = self._loop.time() + REPLY_TIMEOUT
         if self._timer is None:
             self._timer = self._loop.call_at(self._late_at, self._look)
+        if brief and self._socket is not None:
+            self._loop.call_soon(self._watch, self._socket)  # whoever is ready comes first
         return asked
 
     def listen(self, command: Command, hear: Callable[[Any], None]) -> None:
@@ -103,6 +112,11 @@ class Wire(asyncio.Protocol):
         else:
             self._fail(TimeoutError())
 
+    def _watch(self, socket: int) -> None:
+        # A socket that is closed may be another's by now.
+        if self._asked is not None and not self._transport.is_closing() and self._glance.is_due():
+            self._glance.look(socket, self._hear_all)
+
     def _fail(self, problem: Exception) -> None:
         if self._asked is not None and not self._asked.done():
             self._asked.set_exception(problem)
@@ -121,6 +135,10 @@ class Wire(asyncio.Protocol):
         if asked is not None and len(self._answers) == self._wanted and not asked.done():
             asked.set_result(self._answers)
             self._asked, self._answers = None, []
+
+    def _hear_all(self, data: bytes) -> bool:
+        self.data_received(data)
+        return self._asked is None or self._transport.is_closing()
 
     def _pass_on(self, answer: Any) -> None:
         if self._hear is None or isinstance(answer, Refusal):
