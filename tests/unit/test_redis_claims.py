@@ -163,9 +163,9 @@ async def test_no_script_sees_to_many_jobs_however_many_there_are(
     call = store._link.call
     calls: Counter[str] = Counter()
 
-    async def counted(script: Script, *args: Any) -> Any:
+    async def counted(script: Script, *args: Any, **how: Any) -> Any:
         calls[script.name] += 1
-        return await call(script, *args)
+        return await call(script, *args, **how)
 
     monkeypatch.setattr(store._link, "call", counted)
     try:

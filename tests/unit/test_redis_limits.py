@@ -160,9 +160,9 @@ async def test_jobs_that_ran_before_their_task_had_a_limit_are_counted_in_short_
         assert len(await store.claim(queue, "w", 1_500, LEASE)) == 1_500
     call, names = store._link.call, list[str]()
 
-    async def noted(script: Script, *args: Any) -> Any:
+    async def noted(script: Script, *args: Any, **how: Any) -> Any:
         names.append(script.name)
-        return await call(script, *args)
+        return await call(script, *args, **how)
 
     monkeypatch.setattr(store._link, "call", noted)
     await store.limit(Scope(task="t"), Limit(concurrency=3_001))
