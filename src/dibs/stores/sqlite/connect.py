@@ -18,6 +18,8 @@ Row = tuple[Any, ...]
 JOURNAL_LIMIT = 64 << 20
 """The WAL is cut to this many bytes whenever it starts again from its beginning."""
 
+NOT_AT_ALL = -1.0
+"""So many seconds of patience: whoever finds the file locked is told at once."""
 _TURN = (0.0002, 0.0015)
 _PRAGMAS = f"""
 PRAGMA journal_size_limit = {JOURNAL_LIMIT};
@@ -132,17 +134,10 @@ class Connection:
         """Become the writer, waiting for the turn."""
         persist(self.options, lambda: self.rows("BEGIN IMMEDIATE"))
 
-    def begin_at_once(self) -> bool:
-        """Become the writer if nobody else is."""
-        patience = self.patience
-        before, patience.seconds = patience.seconds, -1.0
-        try:
-            self.rows("BEGIN IMMEDIATE")
-        except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
-            return False
-        finally:
-            patience.seconds = before
-        return True
+    def commit(self) -> None:
+        """End the transaction, unless SQLite gave it up; what was written in it is certain then."""
+        if self.raw.in_transaction:
+            self._cursor.execute("COMMIT")
 
     def rollback(self) -> None:
         """End the transaction, if there is one."""

@@ -47,8 +47,7 @@ def _params(job: Admitted, now: int) -> tuple[Any, ...]:
 def enqueue(db: Connection, jobs: Sequence[Admitted], now: int) -> list[Enqueued]:
     """All at once: what keeps keys busy is read first, and answered for after the others were stored."""
     if len(jobs) == 1:
-        created = db.run(sql.ENQUEUE_ONE, _params(jobs[0], now)) == 1
-        return [Enqueued(jobs[0].id, True) if created else _there(db.rows, jobs[0], now)]
+        return enqueue_single(db, jobs[0], now) or [_there(db.rows, jobs[0], now)]
     holders = _holders(db, jobs, now)
     free = [job for job in jobs if (job.queue, job.key) not in holders] if holders else jobs
     newest = db.rows(sql.NEWEST_ROW)[0]
@@ -57,6 +56,11 @@ def enqueue(db: Connection, jobs: Sequence[Admitted], now: int) -> list[Enqueued
         return [Enqueued(job.id, True) for job in jobs]
     new = {row[0] for row in db.rows(sql.STORED_SINCE, newest)} if stored else set()
     return _answers(db, jobs, holders, _known(db, jobs, new), now)
+
+
+def enqueue_single(db: Connection, job: Admitted, now: int) -> list[Enqueued] | None:
+    """One job, in one statement; None if its id is known or its key is busy, and nothing was done."""
+    return [Enqueued(job.id, True)] if db.run(sql.ENQUEUE_ONE, _params(job, now)) == 1 else None
 
 
 def _store(db: Connection, jobs: Sequence[Admitted], now: int) -> int:

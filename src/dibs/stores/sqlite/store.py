@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,12 +169,12 @@ class SQLiteStore(BulkVerbs):
             raise StoreUnavailable(self._closed)
         return self._open.writer.ask(verb)
 
-    async def _write_few(self, verb: Verb[T], jobs: int) -> T:
+    def _write_few(self, verb: Verb[T], jobs: int, single: Verb[T | None] | None = None) -> Awaitable[T]:
         """A write about that many jobs, perhaps without the writer's thread."""
         if self._open is None:
             raise StoreUnavailable(self._closed)
         writer = self._open.writer
-        return await (writer.ask_briefly(verb) if jobs <= BRIEF else writer.ask(verb))
+        return writer.ask_briefly(verb, single) if jobs <= BRIEF else writer.ask(verb)
 
     def _read(self, verb: Verb[T]) -> "asyncio.Future[T]":
         if self._open is None:
@@ -208,7 +208,14 @@ class SQLiteStore(BulkVerbs):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         admitted = rules.admit(jobs, self._limits)
-        return await self._write_few(lambda db, now: enqueueing.enqueue(db, admitted, now), len(admitted))
+
+        def several(db: Connection, now: int) -> list[Enqueued]:
+            return enqueueing.enqueue(db, admitted, now)
+
+        def single(db: Connection, now: int) -> list[Enqueued] | None:
+            return enqueueing.enqueue_single(db, admitted[0], now)
+
+        return await self._write_few(several, len(admitted), single if len(admitted) == 1 else None)
 
     async def claim(
         self,

@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Final, Literal
 
 import apsw
 
-from dibs.clock import Clock
+from dibs.clock import Clock, to_micros
 from dibs.errors import StoreUnavailable
-from dibs.stores.sqlite.connect import JOURNAL_LIMIT, Connection, NoRoom, translate
+from dibs.stores.sqlite.connect import JOURNAL_LIMIT, NOT_AT_ALL, Connection, NoRoom, translate
 from dibs.stores.sqlite.hands import CLOSED, Hand, T, Ticket, Verb, deliver
 from dibs.stores.sqlite.shortcut import CROWDED_SECONDS, Shortcut
 
@@ -28,6 +32,13 @@ _TELL_SECONDS = 60.0
 _COURTESY_SECONDS = 0.0005
 
 
+class _Sign(Enum):
+    UNDONE = auto()
+
+
+UNDONE: Final = _Sign.UNDONE
+
+
 class Writer(Hand):
     """Runs verbs in groups: each in a savepoint of its own, one commit for all, no answer before it."""
 
@@ -39,45 +50,47 @@ class Writer(Hand):
         self._shortcut = Shortcut(db.patience)
         super().__init__("writer", db, clock)
 
-    async def ask_briefly(self, verb: Verb[T]) -> T:
-        """Like ``ask``, for a verb about few jobs: done here and now if that is likely to be quick."""
-        if not self._shortcut.is_open() or not self.lock.acquire(blocking=False):
+    async def ask_briefly(self, verb: Verb[T], single: Verb[T | None] | None = None) -> T:
+        """Like ``ask``, for a verb about few jobs: done here and now if that is likely to be quick.
+
+        It then returns without a turn of the event loop, unless the caller has kept the loop for a millisecond.
+        ``single`` does the same as the verb in one statement, or nothing and answers None: then the verb has to do. One
+        statement is a transaction by itself, and that takes less time than to begin one and to end it.
+        """
+        if not self._shortcut.take() or not self.lock.acquire(blocking=False):
             return await self.ask(verb)
-        ticket = Ticket(verb, asyncio.get_running_loop())
         try:
-            with self._shortcut.taken():
-                done = self._at_once(ticket)
+            value = self._at_once(verb, single)
         finally:
             self.lock.release()
-        if done:
-            self._committed()
-            if self._wal.is_due():
-                self.nudge()
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._shortcut.left()
-        if not done:
-            return await self.ask(verb)
-        if ticket.error is not None:
-            raise ticket.error
-        value: T = ticket.value
-        return value
+            if self._shortcut.leave():
+                await asyncio.sleep(0)
+        return await self.ask(verb) if value is UNDONE else value
 
-    def _at_once(self, ticket: Ticket) -> bool:
-        """The verb and its commit, without waiting for anybody; False if nothing was done and the thread should."""
+    def _at_once(self, verb: Verb[T], single: Verb[T | None] | None) -> T | Literal[_Sign.UNDONE]:
+        """The verb and its commit, without waiting for anybody; ``UNDONE`` if the thread should do it instead."""
         if not self.is_open:
             raise StoreUnavailable(CLOSED)
+        db, patience = self.db, self.db.patience
+        before, patience.seconds = patience.seconds, NOT_AT_ALL
         try:
-            if not self.db.begin_at_once():
-                return False
-            self._verb(ticket, alone=True)
-            if self.db.raw.in_transaction:
-                self.db.rows("COMMIT")
-        except apsw.Error:
-            self.db.rollback()
-            return False
-        return not isinstance(ticket.error, StoreUnavailable)
+            value = single(db, to_micros(self._clock())) if single is not None else None
+            if value is None:
+                db.rows("BEGIN IMMEDIATE")
+                value = verb(db, to_micros(self._clock()))
+                db.commit()
+        except (apsw.Error, StoreUnavailable):
+            db.rollback()
+            return UNDONE
+        except BaseException:
+            db.rollback()
+            raise
+        finally:
+            patience.seconds = before
+        self._committed()
+        if self._wal.calls():
+            self.nudge()
+        return value
 
     def _work(self, tickets: list[Ticket]) -> None:
         self._shortcut.group_of(len(tickets))
@@ -89,8 +102,10 @@ class Writer(Hand):
             deliver(tickets[:done])
             self._committed()
             tickets = tickets[done:]
-        with self.lock:
-            self._wal.tend()
+        if self._wal.is_due():
+            self._wal.flush()
+            with self.lock:
+                self._wal.tend()
 
     def _step_aside(self) -> None:
         """Leave a gap for other processes if there are some: who just committed would nearly always win."""
@@ -108,8 +123,7 @@ class Writer(Hand):
                 self._verb(ticket, alone=len(tickets) == 1)
                 if time.monotonic() > until:
                     break
-            if self.db.raw.in_transaction:
-                self.db.rows("COMMIT")
+            self.db.commit()
         except apsw.Error as problem:
             return self._undone(tickets[:done] or tickets, problem)
         return done
@@ -151,6 +165,9 @@ class Wal:
 
     def __init__(self, db: Connection) -> None:
         self._db = db
+        self._log = db.log
+        self._synced = db.options.synchronous == "full"
+        self._called = False
         self._pages = 0
         self._due = CHECKPOINT_PAGES
         self._told_at = -_TELL_SECONDS
@@ -167,10 +184,31 @@ class Wal:
         """Whether the log has grown enough to be looked after."""
         return self._pages >= self._due
 
+    def calls(self) -> bool:
+        """The same, said once: whoever is told sends somebody."""
+        if self._called or self._pages < self._due:
+            return False
+        self._called = True
+        return True
+
+    def flush(self) -> None:
+        """Have the disk take what the log holds while others write on: who copies from it then need not wait for that.
+
+        Where commits do not wait for the disk, nothing else did. It is done through a descriptor of its own, and not
+        the connection, which others use meanwhile. No lock of SQLite is on this file that closing it could take away.
+        """
+        if self._synced or not hasattr(os, "fdatasync"):
+            return
+        with suppress(OSError):  # then it is the copying that waits
+            descriptor = os.open(self._log, os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def tend(self) -> None:
         """Copy what can be copied; make a long log start again from its beginning."""
-        if not self.is_due():
-            return
+        self._called = False
         self._due = self._pages + CHECKPOINT_PAGES
         try:
             pages, copied = self._db.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
