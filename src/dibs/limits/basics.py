@@ -34,7 +34,6 @@ LEASE_EXPIRED = "lease expired"
 
 # Control characters, line separators and lone surrogates, the same class as in the CHECKs of the SQL stores.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_encode = msgspec.json.Encoder().encode
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -142,14 +141,7 @@ def rank(value: object) -> int:
 
 def to_json(value: Any, what: str, limits: Limits = DEFAULT) -> str:
     """JSON text that every store keeps to the letter."""
-    payload.check(value, what, DEPTH)
-    encoded = _encode(value)
-    if len(encoded) > limits.max_bytes:
-        raise Refused(
-            f"{what} take {len(encoded):,} bytes as JSON, more than the {limits.max_bytes:,} allowed: "
-            "store the data elsewhere and pass a reference"
-        )
-    return encoded.decode()
+    return payload.encode(value, what, limits.max_bytes)
 
 
 def meta_json(meta: Any, limits: Limits) -> str:

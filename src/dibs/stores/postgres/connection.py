@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import asyncpg
 
 from dibs.errors import ConfigurationError, DibsError, Refused, SchemaError, StoreUnavailable
+from dibs.stores.postgres import wire
 from dibs.stores.postgres.options import Options
 from dibs.stores.postgres.pool import Pool
 from dibs.stores.tls import failed_check, untrusted
@@ -142,7 +143,9 @@ async def connect_pool(url: str, options: Options) -> Pool:
 async def connect(url: str, options: Options) -> Any:
     """One connection of its own."""
     async with _connecting(url):
-        return await asyncpg.connect(url, **arguments(options))
+        connection = await asyncpg.connect(url, **arguments(options))
+    wire.teach(connection)
+    return connection
 
 
 async def connect_listener(url: str, options: Options, channels: Iterable[str], heard: Callable[..., None]) -> Any:

@@ -188,7 +188,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
         lookout, began = self._places.of(queue, tasks), time.monotonic()
         lists, places = lookout.arguments()
         found = await self._fetch(_CLAIM if lists else _CLAIM_IN_LANE, queue, worker, limit, lease, tasks, *places)
-        claims = [rows.claim(row, queue, worker) for row in found]
+        claims = rows.claims(found, queue, worker)
         lookout.claimed(claims, limit, lease, began)
         return claims
 
@@ -207,7 +207,7 @@ class PostgresStore(FlowVerbs, QueueVerbs, BulkVerbs):
                     break
                 before = locked
                 taken = await connection.fetch(_TAKE, locked, worker, lease)
-                claims += [rows.claim(row, queue, worker) for row in taken]
+                claims += rows.claims(taken, queue, worker)
                 # Those that were locked and not taken are over; others may stand behind them.
                 wanted = limit - len(claims) if len(taken) < len(locked) else 0
         return claims
