@@ -30,9 +30,21 @@ VALUES: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.fixture
-async def taught(postgres_database: DatabaseFactory) -> AsyncIterator[Any]:
-    connection = await connect(postgres_database(NEWEST), Options())
+class Sealed:
+    """A driver whose inside is not what it is today."""
+
+    def __init__(self, connection: Any) -> None:
+        self.set_type_codec = connection.set_type_codec
+
+
+@pytest.fixture(params=["inside", "public"])
+async def taught(request: pytest.FixtureRequest, postgres_database: DatabaseFactory) -> AsyncIterator[Any]:
+    url = postgres_database(NEWEST)
+    if request.param == "inside":
+        connection = await connect(url, Options())
+    else:
+        connection = await asyncpg.connect(url)
+        await wire.teach(Sealed(connection))
     yield connection
     await connection.close()
 

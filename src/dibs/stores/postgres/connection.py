@@ -144,7 +144,7 @@ async def connect(url: str, options: Options) -> Any:
     """One connection of its own."""
     async with _connecting(url):
         connection = await asyncpg.connect(url, **arguments(options))
-    wire.teach(connection)
+        await wire.teach(connection)
     return connection
 
 

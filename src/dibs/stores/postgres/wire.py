@@ -22,14 +22,20 @@ _decode = msgspec.json.Decoder().decode
 Codec = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
 
 
-def teach(connection: Any) -> None:
+async def teach(connection: Any) -> None:
     """Have a new connection use the ways of this module.
 
-    The driver has no public way to say how an array goes out, and asks the server about each type that it is told of.
+    The driver has no public way to say how an array goes out, and the one for other types asks the server about each of
+    them. Should its inside be another one day, that is the way all the same, and arrays go out as they always did.
     """
-    settings = connection._protocol.get_settings()
+    try:
+        add = connection._protocol.get_settings().add_python_codec
+    except AttributeError:
+        for _, name, (encode, decode) in _TAUGHT[:_SCALARS]:
+            await connection.set_type_codec(name, schema="pg_catalog", encoder=encode, decoder=decode, format="binary")
+        return
     for oid, name, (encode, decode) in _TAUGHT:
-        settings.add_python_codec(oid, name, "pg_catalog", [], "scalar", encode, decode, "binary")
+        add(oid, name, "pg_catalog", [], "scalar", encode, decode, "binary")
 
 
 class _Moments(dict[bytes, datetime]):
@@ -99,6 +105,7 @@ def _integer(sent: bytes) -> int:
 
 _ids = _of_length(16, lambda ids: [id_.bytes for id_ in ids])
 _numbers = _of_length(4, lambda numbers: [number.to_bytes(4, "big", signed=True) for number in numbers])
+_SCALARS = 2
 _TAUGHT: tuple[tuple[int, str, Codec], ...] = (
     (_JSON, "json", (str.encode, _decode)),
     (_MOMENT, "timestamptz", (_moment, _Moments().__getitem__)),
