@@ -60,8 +60,8 @@ class RedisLimit(BareWay):
             claims.append((id_, epoch, task, decode(body), queue, place, created_at, attempt, most, until))
         return claims
 
-    def id_of(self, raw: Any) -> UUID:
-        return UUID(hex=raw.decode())
+    def ids(self, claims: Sequence[Any]) -> list[bytes]:
+        return [bytes.fromhex(claim[0].decode()) for claim in claims]
 
     async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
         worker = worker_of(claimer)

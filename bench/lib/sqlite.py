@@ -63,8 +63,8 @@ class SQLiteLimit(BareWay):
             for priority, run_at, id_, epoch, task, args, created_at, attempt, most, until, key, meta in rows
         ]  # fmt: skip
 
-    def id_of(self, raw: Any) -> UUID:
-        return UUID(bytes=raw)
+    def ids(self, claims: Sequence[Any]) -> list[bytes]:
+        return [claim[0] for claim in claims]
 
     async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
         db, now, worker, results = self._db, time.time_ns() // 1000, worker_of(claimer), self.results(claims)

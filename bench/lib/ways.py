@@ -93,13 +93,12 @@ class Way(ABC):
         """Take jobs; what comes back can be run: arguments are decoded."""
 
     @abstractmethod
-    def taken(self, claims: Sequence[Any]) -> list[tuple[Any, int]]:
-        """The (id, epoch) of each claim, ids as the driver gives them."""
+    def ids(self, claims: Sequence[Any]) -> list[bytes]:
+        """The id of each claim, in 16 bytes."""
 
-    def id_of(self, raw: Any) -> UUID:
-        """The job's id, from what ``taken`` gave."""
-        assert isinstance(raw, UUID)
-        return raw
+    @abstractmethod
+    def epochs(self, claims: Sequence[Any]) -> list[int]:
+        """The epoch of each claim."""
 
     @abstractmethod
     async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
@@ -130,8 +129,11 @@ class DibsWay(Way):
     async def claim(self, claimer: int, limit: int) -> list[Any]:
         return await self.store.claim(QUEUE, worker_of(claimer), limit, LEASE)
 
-    def taken(self, claims: Sequence[Any]) -> list[tuple[Any, int]]:
-        return [(claim.id, claim.epoch) for claim in claims]
+    def ids(self, claims: Sequence[Any]) -> list[bytes]:
+        return [claim.id.bytes for claim in claims]
+
+    def epochs(self, claims: Sequence[Any]) -> list[int]:
+        return [claim.epoch for claim in claims]
 
     async def settle(self, claimer: int, claims: Sequence[Any]) -> int:
         verdicts = await self.store.settle([claim.settled(Succeeded(RESULT)) for claim in claims])
@@ -152,8 +154,11 @@ class BareWay(Way):
     encode = msgspec.json.Encoder().encode
     decode = msgspec.json.Decoder().decode
 
-    def taken(self, claims: Sequence[Any]) -> list[tuple[Any, int]]:
-        return [claim[:2] for claim in claims]
+    def ids(self, claims: Sequence[Any]) -> list[bytes]:
+        return [claim[0].bytes for claim in claims]
+
+    def epochs(self, claims: Sequence[Any]) -> list[int]:
+        return [claim[1] for claim in claims]
 
     def results(self, claims: Sequence[Any]) -> list[str]:
         """The result of each job as JSON text."""
