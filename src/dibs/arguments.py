@@ -68,6 +68,8 @@ class Signature:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, as Python would hand them over; Refused if it would not."""
+        if self._simple and not kwargs and len(args) == len(self._positional):
+            return dict(zip(self._positional, args, strict=True))
         if not args and self._required <= kwargs.keys() <= self._by_name:
             return dict(kwargs)
         if len(args) <= len(self._positional):

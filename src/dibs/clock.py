@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 
 Clock = Callable[[], datetime]
 
@@ -12,6 +13,15 @@ _MICROSECOND = timedelta(microseconds=1)
 def system_clock() -> datetime:
     """The wall clock of this machine, in UTC."""
     return datetime.now(UTC)
+
+
+def micros_of(clock: Clock) -> Callable[[], int]:
+    """That clock, in whole microseconds since 1970; the system's without a datetime, which takes four times as long."""
+    return _system_micros if clock is system_clock else lambda: to_micros(clock())
+
+
+def _system_micros() -> int:
+    return time_ns() // 1_000
 
 
 def to_micros(moment: datetime) -> int:

@@ -19,7 +19,9 @@ _RANDOM_BITS = (1 << 62) - 1
 _AT_ONCE = 64
 _unpack = Struct(f"{_AT_ONCE}Q").unpack
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_blank, _put, _UNKNOWN = object.__new__, object.__setattr__, SafeUUID.unknown
+# A UUID cannot be written to, but for its slots themselves.
+_blank, _UNKNOWN = object.__new__, SafeUUID.unknown
+_put_int, _put_safe = (UUID.__dict__[name].__set__ for name in ("int", "is_safe"))
 
 
 class _Numbers:
@@ -67,8 +69,8 @@ def from_int(number: int) -> UUID:
     Its constructor first finds out in which of five ways it was called: in a process that has slept, 20 µs for 7.
     """
     made = _blank(UUID)
-    _put(made, "int", number)
-    _put(made, "is_safe", _UNKNOWN)
+    _put_int(made, number)
+    _put_safe(made, _UNKNOWN)
     return made
 
 

@@ -35,16 +35,19 @@ class Opened:
         self._places: dict[asyncio.AbstractEventLoop, _Place] = {}
         forks.tell(self)
 
-    async def here(self) -> Store:
-        """The handle of the running loop, set up."""
+    def ready(self) -> Store | None:
+        """The handle of the running loop, if it is set up."""
         if self._pid != os.getpid():  # a server that forks behind Python's back
             self.forked()
+        place = self._places.get(asyncio.get_running_loop())
+        return None if place is None else place.store
+
+    async def here(self) -> Store:
+        """The handle of the running loop, set up."""
+        if (store := self.ready()) is not None:
+            return store
         loop = asyncio.get_running_loop()
-        place = self._places.get(loop)
-        if place is None:
-            place = self._places.setdefault(loop, _Place())
-        if place.store is not None:
-            return place.store
+        place = self._places.setdefault(loop, _Place())
         async with place.lock:
             if place.store is None:
                 await self._forget_ended()

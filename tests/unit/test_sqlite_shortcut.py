@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -211,11 +210,11 @@ async def test_a_single_statement_that_fails_is_left_to_the_writer_s_thread(writ
 
 
 async def test_a_clock_that_fails_leaves_no_transaction_open(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> datetime:
+    def fail() -> int:
         raise LookupError("no time")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_clock", fail)
+        patch.setattr(writer, "_now", fail)
         with pytest.raises(LookupError, match="no time"):
             await writer.ask_briefly(thread)
     assert await writer.ask_briefly(thread) == threading.get_ident()

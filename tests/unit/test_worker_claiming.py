@@ -358,7 +358,8 @@ async def test_a_worker_leaves_no_task_and_no_run_behind(shop: Shop) -> None:
     await shop.drain()
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert not [run for run in _runs() if not any(run is one for one in known)]
+    # A thread that has just handed in what came of its call may not have come to let go of it.
+    await until(lambda: not [run for run in _runs() if not any(run is one for one in known)])
 
 
 def _runs() -> list[Run]:

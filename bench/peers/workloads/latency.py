@@ -6,7 +6,7 @@ from statistics import median, quantiles
 from typing import ClassVar
 
 from bench.peers.bouts import OTHERS, Bout, FailedError, Run
-from bench.peers.table import BRISK, Peer
+from bench.peers.table import BRISK, SLOW, Peer
 from bench.peers.workloads.base import Entry, Figure, Stage, Workload, distinct
 from bench.peers.workloads.throughput import drained
 
@@ -42,20 +42,32 @@ class Latency(Workload):
             return jobs, waits(bout.verified(jobs))
 
 
+_HALF = "half of the peak"
+EVEN = {"postgres": 5_000, "redis": 1_500, "sqlite": 1_500}
+"""Jobs a second that nearly every system on the store can take: half of a peak is more work for whoever is faster."""
+
+
 class LoadedLatency(Workload):
     name = "loaded-latency"
-    title = "Latency at half of the peak rate"
+    title = "Latency under load"
     method = (
-        "As many jobs a second as half of the system's own throughput (one process) arrive for five seconds, in "
-        "calls every hundredth of a second. From just before the call to the handler's start."
+        "For five seconds so many jobs a second arrive, in calls every hundredth of a second: half of the system's own "
+        "throughput (one process), or as many for everybody. From just before the call to the handler's start."
     )
     figures: ClassVar = {**_FIGURES, "offered": Figure("offered/s")}
 
     def entries(self, peer: Peer) -> list[Entry]:
-        return [] if peer.is_limit else [Entry(peer, peer.best, "half of the peak")]
+        if peer.is_limit:
+            return []
+        found = [Entry(peer, peer.best, _HALF)]
+        if peer.best.jobs > SLOW:
+            found.append(Entry(peer, peer.best, f"{EVEN[peer.store]:,} a second"))
+        return found
 
     def measure(self, stage: Stage, entry: Entry) -> tuple[int, dict[str, float]]:
-        rate = (stage.peak or self._peak(stage, entry)) / 2
+        rate = float(EVEN[entry.peer.store])
+        if entry.variant == _HALF:
+            rate = (stage.peak or self._peak(stage, entry)) / 2
         jobs = max(50, int(rate * (2.0 if stage.quick else 5.0)))
         with stage.bout(entry) as bout:
             warm_up(bout)

@@ -59,10 +59,11 @@ class Lookout:
         if outdated or len(claims) < limit:
             self._looked(moment, time.monotonic() - began)
         # Each lane comes in order, so the last of it is the furthest, but for what a second look found before it.
-        for priority, reached in {claim.priority: (claim.run_at, claim.id) for claim in claims}.items():
-            known = self._lanes.get(priority)
+        one_lane = claims[0].priority == claims[-1].priority
+        for claim in claims[-1:] if one_lane else {claim.priority: claim for claim in claims}.values():
+            known, reached = self._lanes.get(claim.priority), (claim.run_at, claim.id)
             if known is None or reached > known:
-                self._lanes[priority] = reached
+                self._lanes[claim.priority] = reached
 
     def _looked(self, moment: datetime, took: float) -> None:
         """A claim has looked from the beginning."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from dibs.clock import Clock, to_micros
+from dibs.clock import Clock, micros_of
 from dibs.errors import StoreUnavailable
 from dibs.stores.sqlite.connect import Connection, translate
 
@@ -78,7 +78,7 @@ class Hand(ABC):
     def __init__(self, name: str, db: Connection, clock: Clock) -> None:
         self.db = db
         self.lock = threading.Lock()
-        self._clock = clock
+        self._now = micros_of(clock)
         self._desk: queue.SimpleQueue[Ticket | _Note] = queue.SimpleQueue()
         self._door = threading.Lock()
         self.is_open = True
@@ -139,7 +139,7 @@ class Hand(ABC):
         """Run the verb and keep what it answered."""
         ticket.value = ticket.error = None
         try:
-            ticket.value = ticket.verb(self.db, to_micros(self._clock()))
+            ticket.value = ticket.verb(self.db, self._now())
         except apsw.Error as problem:
             ticket.error = translate(problem, self.db.options)
         except BaseException as problem:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import apsw
 
-from dibs.clock import Clock, to_micros
+from dibs.clock import Clock
 from dibs.errors import StoreUnavailable
 from dibs.stores.sqlite.connect import JOURNAL_LIMIT, NOT_AT_ALL, Connection, NoRoom, translate
 from dibs.stores.sqlite.hands import CLOSED, Hand, T, Ticket, Verb, deliver
@@ -74,10 +74,10 @@ class Writer(Hand):
         db, patience = self.db, self.db.patience
         before, patience.seconds = patience.seconds, NOT_AT_ALL
         try:
-            value = single(db, to_micros(self._clock())) if single is not None else None
+            value = single(db, self._now()) if single is not None else None
             if value is None:
                 db.rows("BEGIN IMMEDIATE")
-                value = verb(db, to_micros(self._clock()))
+                value = verb(db, self._now())
                 db.commit()
         except (apsw.Error, StoreUnavailable):
             db.rollback()

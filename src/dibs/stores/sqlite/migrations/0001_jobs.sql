@@ -7,11 +7,12 @@
 -- set for steps of flows alone, "unmet" counts the steps that a waiting one still needs. "limit_key" is empty for none.
 -- "counted" is 1 if the job came under a limit when it was claimed, or since while it was running.
 -- "report" is what the handler last said, as JSON, and stands last: it can be long, and a claim never reads that far.
+-- The states are compared one by one: for three in a list SQLite makes a table in memory each time it checks.
 CREATE TABLE dibs_jobs (
     id           BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     queue        TEXT    NOT NULL CHECK (length(queue) BETWEEN 1 AND 200),
     task         TEXT    NOT NULL CHECK (length(task) BETWEEN 1 AND 200),
-    state        TEXT    NOT NULL CHECK (state IN ('waiting', 'queued', 'running')),
+    state        TEXT    NOT NULL CHECK (state = 'queued' OR state = 'running' OR state = 'waiting'),
     ready        INTEGER NOT NULL CHECK (ready IN (0, 1)),
     line         TEXT    NOT NULL DEFAULT '',
     priority     INTEGER NOT NULL CHECK (priority BETWEEN -32768 AND 32767),
@@ -66,7 +67,7 @@ CREATE TABLE dibs_history (
     id           BLOB    NOT NULL PRIMARY KEY,
     queue        TEXT    NOT NULL,
     task         TEXT    NOT NULL,
-    state        TEXT    NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    state        TEXT    NOT NULL CHECK (state = 'succeeded' OR state = 'failed' OR state = 'cancelled'),
     priority     INTEGER NOT NULL,
     run_at       INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -107,7 +108,7 @@ CREATE INDEX dibs_past_steps ON dibs_history (flow, state, step) WHERE flow IS N
 CREATE TABLE dibs_flows (
     id          BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     name        TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
-    state       TEXT    NOT NULL CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled')),
+    state       TEXT    NOT NULL CHECK (state = 'running' OR state = 'succeeded' OR state = 'failed' OR state = 'cancelled'),
     on_failure  TEXT    NOT NULL CHECK (on_failure IN ('stop', 'continue')),
     created_at  INTEGER NOT NULL,
     finished_at INTEGER,

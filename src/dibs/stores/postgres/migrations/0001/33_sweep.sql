@@ -4,8 +4,10 @@
 create function dibs.sweep(max_jobs integer default 1000, not_within interval default null) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
--- However many jobs wait, those that run are fetched by their ids.
+-- However many jobs wait, those that run are fetched by their ids. To plan that anew for a list of tens of thousands would
+-- take nearly as long as to fetch them.
 set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
