@@ -310,7 +310,9 @@ class App:
 
     async def store(self) -> Store:
         """The store, through the handle of this process and event loop: opened and set up on first use."""
-        store = self._shared or self._opened.ready() or await self._opened.here()
+        store = self._shared if self._shared is not None else self._opened.ready()
+        if store is None:
+            store = await self._opened.here()
         for wrap in self._sending:
             store = wrap(store)
         return store

@@ -1,4 +1,5 @@
 import os
+import sys
 from typing import Any
 
 from huey import RedisHuey, SqliteHuey
@@ -11,6 +12,10 @@ else:
     huey = RedisHuey("bench", url=URL, results=False)
 noop: Any = huey.task(name="noop")(handle)
 
+_PATCHED = "from gevent import monkey; monkey.patch_all(); "
+"""As its documentation says of greenlets: without it, one that waits holds up all of them."""
+_CONSUMER = "from huey.bin.huey_consumer import consumer_main; consumer_main()"
+
 
 class Client:
     def open(self) -> None: ...
@@ -22,7 +27,8 @@ class Client:
 
 
 def worker() -> None:
-    command = ["huey_consumer", "bench.peers.scripts.huey.huey", "-n", "-q"]
-    command += ["-w", str(setting("w", 1)), "-k", setting("k", "thread")]
+    kind = setting("k", "thread")
+    command = [sys.executable, "-c", (_PATCHED if kind == "greenlet" else "") + _CONSUMER]
+    command += ["bench.peers.scripts.huey.huey", "-n", "-q", "-w", str(setting("w", 1)), "-k", kind]
     command += ["-d", str(setting("d", 0.1)), "-m", str(setting("m", 10.0))]
-    os.execvp("huey_consumer", command)
+    os.execv(sys.executable, command)
