@@ -191,8 +191,8 @@ def test_without_a_supervisor_there_is_nothing_to_follow(monkeypatch: pytest.Mon
 def test_a_child_that_leaves_stays_away_until_a_rolling_restart(start: Start, tmp_path: Path) -> None:
     orders(tmp_path, "leave", 1)
     supervised = start(2)
-    supervised.wait_for(lambda: "process 1 was asked to stop" in supervised.log() and supervised.events("up", 2))
-    [second] = supervised.events("up", 2)
+    supervised.wait_for(lambda: "process 1 was asked to stop" in supervised.log() and supervised.events("works", 2))
+    [second] = supervised.events("works", 2)
     os.kill(second, signal.SIGKILL)
     supervised.wait_for(lambda: len(supervised.events("works", 2)) == 2)  # long after the first would have come back
     assert len(supervised.events("up", 1)) == 1
